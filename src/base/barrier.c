@@ -15,7 +15,7 @@ enum { SETTLE_NS = 10000000 };
 _Atomic bool vb_barrier_available;
 static _Atomic bool settled = true; /* all light sides have a fence */
 
-static _Atomic(_Atomic uint32_t *) wants_fence; /* what peers read; NULL: nobody does */
+static void (*_Atomic tell_peers)(void); /* NULL: none has been told otherwise */
 
 static bool (*_Atomic forbidden)(void); /* NULL: nothing can be */
 
@@ -49,29 +49,23 @@ void vb_barrier_settle(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-bool vb_barrier_register(_Atomic uint32_t *wanted)
+bool vb_barrier_register(void (*want_fences)(void))
 {
 	bool works = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 
-	atomic_store_explicit(wanted, !works, memory_order_relaxed);
-	atomic_store_explicit(&wants_fence, wanted, memory_order_relaxed);
+	atomic_store_explicit(&tell_peers, want_fences, memory_order_release);
 	atomic_store_explicit(&settled, !works, memory_order_relaxed);
 	atomic_store_explicit(&vb_barrier_available, works, memory_order_release);
 	return works;
 }
 
-void vb_barrier_forget(void)
-{
-	atomic_store_explicit(&wants_fence, NULL, memory_order_relaxed);
-}
-
 /* From now on both sides have a fence; those that had none before may still be at work. */
 static void have_fences(void)
 {
-	_Atomic uint32_t *wanted = atomic_load_explicit(&wants_fence, memory_order_relaxed);
+	void (*want_fences)(void) = atomic_load_explicit(&tell_peers, memory_order_acquire);
 
-	if (wanted)
-		atomic_store_explicit(wanted, 1, memory_order_seq_cst);
+	if (want_fences)
+		want_fences();
 	atomic_store_explicit(&vb_barrier_available, false, memory_order_seq_cst);
 }
 

@@ -22,11 +22,10 @@
 
 /*
  * At start: whether this process can be the heavy side; it must be registered to be reached as the
- * light one. *wants_fence is what peers see: 1 where not, or where the call is refused later.
+ * light one. want_fences() has peers use a fence from now on: called where the call is refused later, by any
+ * thread, also in a signal handler.
  */
-bool vb_barrier_register(_Atomic uint32_t *wants_fence);
-/* That word is going away. */
-void vb_barrier_forget(void);
+bool vb_barrier_register(void (*want_fences)(void));
 void vb_barrier_heavy(void);
 /* While membarrier is still allowed: do without it from now on. Allowed in signal handlers. */
 void vb_barrier_give_up_calls(void);

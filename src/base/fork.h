@@ -46,10 +46,9 @@ enum vb_stage {
 	VB_STAGE_TIMELINE, /* control/record/timeline.c */
 	VB_STAGE_EUS,      /* meet/eus_user.c */
 	VB_STAGE_MONITOR,  /* control/show/page.c */
-	/* fabric/, card/ */
+	/* fabric/; the card of a host goes with it */
 	VB_STAGE_REACH,  /* fabric/reach.c */
 	VB_STAGE_FABRIC, /* fabric/progress.c */
-	VB_STAGE_CARD,   /* card/sink.c */
 	/* dpa/, gdb/: part of libflexio */
 	VB_STAGE_SPACES,  /* dpa/mem_file.c */
 	VB_STAGE_SAMPLES, /* dpa/observe/sample.c */

@@ -29,7 +29,7 @@ void vb_burst_flush(const struct vb_path *path)
 
 	vb_check(vb_burst.depth);
 	for (unsigned int i = 0; i < n; i++)
-		if (vb_burst.path[i].peer == path->peer && vb_burst.path[i].ops == path->ops)
+		if (vb_burst.path[i].peer == path->peer && vb_burst.path[i].link == path->link)
 			return;
 	if (__builtin_expect(n == VB_BURST_PATHS, 0)) {
 		struct vb_path copy = *path;
@@ -48,7 +48,7 @@ void vb_burst_kick(struct vb_card *card)
 	if (vb_burst.depth)
 		vb_burst.kick = vb_burst.pending = true;
 	else
-		vb_fabric_kick();
+		vb_fabric_kick(vb_card.fabric);
 }
 
 bool vb_burst_compresses(struct vb_cq *cq)
@@ -117,7 +117,7 @@ void vb_burst_close(void)
 		wake_peers();
 	if (vb_burst.kick) {
 		vb_burst.kick = false;
-		vb_fabric_kick();
+		vb_fabric_kick(vb_card.fabric);
 	}
 	if (vb_burst.first)
 		tell_all();

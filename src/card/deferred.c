@@ -123,7 +123,7 @@ void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 
 	add(&card->deferred.blocked, item, due);
 	/* The background thread itself tries again before it sleeps; kicked, it would never sleep. */
-	if (!vb_fabric_attends())
+	if (!vb_fabric_attends(card->fabric))
 		vb_burst_kick(card);
 }
 
@@ -148,7 +148,7 @@ static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
 		return;
 	push_all(s, first);
 	/* The background thread may have seen an empty list meanwhile. */
-	vb_fabric_kick();
+	vb_fabric_kick(vb_card.fabric);
 }
 
 void vb_deferred_remove(struct vb_deferred *item)

@@ -8,7 +8,6 @@
  */
 #include "card/transport/requester.h"
 
-#include "base/fork.h"
 #include "base/util.h"
 #include "card/emulation/emulated.h"
 #include "card/ether/ether.h"
@@ -20,20 +19,14 @@
 #include "card/transport/run.h"
 #include "card/transport/transport.h"
 
-/* The card that the fabric calls: that of the program, whose fabric it is. */
-static inline struct vb_card *sink_card(void)
+static void card_asked(struct vb_card *card)
 {
-	return &vb_card;
+	vb_inject_asked(card);
 }
 
-static void card_asked(void)
+static bool card_is_local(struct vb_card *card, const union ibv_gid *gid)
 {
-	vb_inject_asked(sink_card());
-}
-
-static bool card_is_local(const union ibv_gid *gid)
-{
-	return vb_card_gid_is_local(sink_card(), gid);
+	return vb_card_gid_is_local(card, gid);
 }
 
 /* --- deferred work ---------------------------------------------------------------------------- */
@@ -73,9 +66,8 @@ void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
 	vb_burst_end();
 }
 
-static uint64_t card_work(bool all)
+static uint64_t card_work(struct vb_card *card, bool all)
 {
-	struct vb_card *card = sink_card();
 	uint64_t next;
 
 	if (all) {
@@ -94,10 +86,10 @@ static uint64_t card_work(bool all)
 	return next;
 }
 
-static enum vb_pending card_pending(bool all)
+static enum vb_pending card_pending(struct vb_card *card, bool all)
 {
-	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE
-					    : vb_deferred_pending(sink_card(), all);
+	return all && vb_function_is_told(card->fabric) ? VB_PENDING_RUNNABLE
+							: vb_deferred_pending(card, all);
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */
@@ -169,9 +161,8 @@ static struct vb_qp *receive_other(struct vb_card *card, const struct vb_pkt *pk
 	return qp->init.dc ? NULL : qp;
 }
 
-static void card_receive(const struct vb_pkt *pkt)
+static void card_receive(struct vb_card *card, const struct vb_pkt *pkt)
 {
-	struct vb_card *card = sink_card();
 	struct vb_qp *qp = vb_burst.run.qp;
 
 	vb_burst_receive(card);
@@ -196,7 +187,7 @@ static void card_receive(const struct vb_pkt *pkt)
 }
 
 /* An acknowledgement may wait for something that carries it; a response is what its peer waits for. */
-static void card_received(void)
+static void card_received(struct vb_card *card)
 {
 	bool answers = vb_burst.answers;
 
@@ -204,31 +195,17 @@ static void card_received(void)
 	vb_run_end();
 	vb_burst_received();
 	if (answers)
-		vb_deferred_run_own(vb_burst.card);
+		vb_deferred_run_own(card);
 }
 
-static bool card_delivers_first(const struct vb_pkt *pkt)
+static bool card_delivers_first(struct vb_card *card, const struct vb_pkt *pkt)
 {
 	return vb_burst_is_awaited(pkt->len);
 }
 
-static _Atomic uint32_t epoch_at_fork; /* when the last one began */
-
-static void card_prepare(void)
+/* A forked child has none of its parent's queue pairs. */
+static void card_forked(struct vb_card *card)
 {
-	atomic_store_explicit(&epoch_at_fork, vb_fabric_epoch(), memory_order_relaxed);
-}
-
-/*
- * A forked child has none of its parent's queue pairs. The fabric has another epoch by now, unless it was
- * not in use: then there are none.
- */
-static void card_forked(void)
-{
-	struct vb_card *card = sink_card();
-
-	if (vb_fabric_epoch() == atomic_load_explicit(&epoch_at_fork, memory_order_relaxed))
-		return;
 	vb_burst_forked();
 	vb_deferred_forked(card);
 	vb_alarm_forked(card);
@@ -244,10 +221,9 @@ static void card_forked(void)
 	vb_adapters_forked(card);
 }
 
-VB_STAGE(CARD, .prepare = card_prepare, .child = card_forked);
-
 const struct vb_sink vb_card_sink = {
 	.is_local = card_is_local,
+	.forked = card_forked,
 	.asked = card_asked,
 	.receive = card_receive,
 	.received = card_received,

@@ -5,6 +5,9 @@
 #include "card/device.h"
 
 struct vb_card vb_card;
+struct vb_host vb_host_program = { .meet = &vb_registry_program,
+				   .fabric = &vb_fabric_program,
+				   .card = &vb_card };
 static struct vb_card *_Atomic begun; /* &vb_card once it is one, for vb_card_begun() */
 
 static void begin_numbers(struct vb_card *card)
@@ -45,6 +48,9 @@ void vb_card_begin(struct vb_card *card)
 
 static void program_begin(void)
 {
+	vb_card.host = &vb_host_program;
+	vb_card.fabric = &vb_fabric_program;
+	vb_card.meet = &vb_registry_program;
 	vb_card_begin(&vb_card);
 	vb_adapters_init(&vb_card, vb_config_get());
 	atomic_store_explicit(&begun, &vb_card, memory_order_release);

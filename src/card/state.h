@@ -29,6 +29,7 @@
 #include "card/transport/pace.h"
 #include "control/show/layout.h"
 #include "control/show/monitor.h"
+#include "fabric/host.h"
 
 enum {
 	VB_CQ_MAX = 1 << 16,
@@ -78,6 +79,10 @@ struct vb_card_tables {
 };
 
 struct vb_card {
+	struct vb_host *host;
+	struct vb_fabric *fabric; /* of the host, as is the next: for the data path */
+	struct vb_registry *meet;
+
 	struct { /* adapter.c */
 		struct vb_adapter all[VB_CONFIG_MAX_ADAPTERS];
 		struct vb_adapter *list[VB_CONFIG_MAX_ADAPTERS];

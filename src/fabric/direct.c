@@ -32,7 +32,7 @@
 static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 {
 	for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
-		_Atomic uint64_t *pin = &peer->segment->pins[vb_segment_self->slot][i];
+		_Atomic uint64_t *pin = &peer->segment->pins[peer->self->slot][i];
 		uint64_t none = 0;
 
 		/*
@@ -350,7 +350,7 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, st
 		return VB_DIRECT_UNAVAILABLE;
 	if (!vb_peer_known_alive(peer))
 		return VB_DIRECT_SILENT;
-	pin = pin_take(peer, vb_pin(vb_segment_self->generation, count++, dqpn & VB_QPN_INDEX_MASK,
+	pin = pin_take(peer, vb_pin(peer->self->generation, count++, dqpn & VB_QPN_INDEX_MASK,
 				    a->rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;

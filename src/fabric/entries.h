@@ -53,28 +53,33 @@ struct vb_seg_mr {
 _Static_assert(sizeof(struct vb_seg_qp) == 128 && sizeof(struct vb_seg_mr) == 64,
 	       "entries fill lines");
 
+struct vb_fabric;
+
 /*
  * The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared
  * memory is full.
  */
-struct vb_seg_qp *vb_segment_qp(uint32_t index);
-struct vb_seg_mr *vb_segment_mr(uint32_t index);
+struct vb_seg_qp *vb_segment_qp(struct vb_fabric *fabric, uint32_t index);
+struct vb_seg_mr *vb_segment_mr(struct vb_fabric *fabric, uint32_t index);
 
 /*
  * The chunks of the own MR entries, for the data path; written once each, cleared when the fabric
- * stops.
+ * stops. A fabric begins with them (state.h), so that the card finds them without knowing the rest.
  */
-extern _Atomic(struct vb_seg_mr *) vb_own_mrs[VB_SEG_MR_CHUNKS];
+struct vb_entries {
+	_Atomic(struct vb_seg_mr *) mrs[VB_SEG_MR_CHUNKS];
+};
 
 /* The own entry of an MR index, if it was ever allocated. */
-static inline struct vb_seg_mr *vb_segment_find_mr(uint32_t index)
+static inline struct vb_seg_mr *vb_segment_find_mr(struct vb_fabric *fabric, uint32_t index)
 {
+	const struct vb_entries *own = (const struct vb_entries *)fabric;
 	struct vb_seg_mr *chunk;
 
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
 	/* Pairs with vb_segment_mr(). */
-	chunk = atomic_load_explicit(&vb_own_mrs[index / VB_SEG_MR_CHUNK], memory_order_acquire);
+	chunk = atomic_load_explicit(&own->mrs[index / VB_SEG_MR_CHUNK], memory_order_acquire);
 	return chunk ? &chunk[index % VB_SEG_MR_CHUNK] : NULL;
 }
 
@@ -82,5 +87,5 @@ static inline struct vb_seg_mr *vb_segment_find_mr(uint32_t index)
  * Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin
  * can hold.
  */
-void vb_segment_wait_qp(uint32_t qp_index);
-void vb_segment_wait_mr(uint32_t mr_index);
+void vb_segment_wait_qp(struct vb_fabric *fabric, uint32_t qp_index);
+void vb_segment_wait_mr(struct vb_fabric *fabric, uint32_t mr_index);

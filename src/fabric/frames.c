@@ -45,9 +45,9 @@ static void note_crowd(struct vb_peer *peer, struct vb_peer_tx *tx)
 }
 
 /* Whether it has the frame; one that is gone loses nothing. */
-static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
+static bool send_to(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *pkt)
 {
-	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer *peer = vb_peer_find(fabric, slot);
 	struct vb_peer_tx *tx;
 	int ret;
 
@@ -65,8 +65,8 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 	/* Perhaps nobody reads that ring any more: then it is given up. */
 	if (ret && !vb_peer_alive(peer))
 		return true;
-	if (!atomic_load_explicit(&vb_fabric.frames_sent, memory_order_relaxed))
-		atomic_store_explicit(&vb_fabric.frames_sent, true, memory_order_relaxed);
+	if (!atomic_load_explicit(&fabric->frames_sent, memory_order_relaxed))
+		atomic_store_explicit(&fabric->frames_sent, true, memory_order_relaxed);
 	if (ret) {
 		atomic_fetch_add_explicit(&peer->segment->frames_lost, 1, memory_order_relaxed);
 		vb_note(LOST, .object = pkt->sqpn, .name = vb_timeline_name("frame"));
@@ -75,9 +75,10 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 	return !ret;
 }
 
-static bool has_room(uint32_t slot, const struct vb_pkt *pkt, bool give_up)
+static bool has_room(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *pkt,
+		     bool give_up)
 {
-	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer *peer = vb_peer_find(fabric, slot);
 	struct vb_peer_tx *tx;
 	bool room;
 
@@ -118,9 +119,10 @@ static bool has_room_beside(struct vb_ring_tx *ring, const struct vb_pkt *pkt, u
 	       (sending == 1 || vb_ring_has_bytes(ring, (sending + 1ull) * FRAME_BYTES));
 }
 
-static bool may_send_to(uint32_t slot, const struct vb_pkt *pkt, uint32_t sending)
+static bool may_send_to(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *pkt,
+			uint32_t sending)
 {
-	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer *peer = vb_peer_find(fabric, slot);
 	struct vb_peer_tx *tx;
 	bool room;
 
@@ -150,27 +152,28 @@ static bool may_send_to(uint32_t slot, const struct vb_pkt *pkt, uint32_t sendin
 }
 
 /* The processes of a word of the registry that are to get a frame. */
-static uint64_t listeners(uint32_t word)
+static uint64_t listeners(struct vb_fabric *fabric, uint32_t word)
 {
-	uint64_t slots = vb_registry_listeners(word);
-	uint32_t self = vb_segment_self->slot;
+	uint64_t slots = vb_registry_listeners(fabric->registry, word);
+	uint32_t self = fabric->segment->slot;
 
 	return self / 64 == word ? slots & ~(1ull << self % 64) : slots;
 }
 
 /* Others are spared what they would throw away: it would take the place of their own frames. */
-static bool wants(uint32_t slot, const struct vb_pkt *pkt)
+static bool wants(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *pkt)
 {
-	return !(pkt->origin.ways & VB_FRAME_SNIFFED) || vb_registry_sniffs(slot);
+	return !(pkt->origin.ways & VB_FRAME_SNIFFED) || vb_registry_sniffs(fabric->registry, slot);
 }
 
 /* Those of them that tap. */
-static uint64_t tappers(uint32_t word, uint64_t slots)
+static uint64_t tappers(struct vb_fabric *fabric, uint32_t word, uint64_t slots)
 {
 	uint64_t found = 0;
 
 	for (; slots; slots &= slots - 1) {
-		struct vb_peer *peer = vb_peer_find(word * 64 + (uint32_t)__builtin_ctzll(slots));
+		struct vb_peer *peer =
+			vb_peer_find(fabric, word * 64 + (uint32_t)__builtin_ctzll(slots));
 
 		if (peer && atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
 				    VB_FRAME_TAPS)
@@ -179,14 +182,15 @@ static uint64_t tappers(uint32_t word, uint64_t slots)
 	return found;
 }
 
-static unsigned int send_to_all(uint32_t word, uint64_t slots, const struct vb_pkt *pkt)
+static unsigned int send_to_all(struct vb_fabric *fabric, uint32_t word, uint64_t slots,
+				const struct vb_pkt *pkt)
 {
 	unsigned int lost = 0;
 
 	for (; slots; slots &= slots - 1) {
 		uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(slots);
 
-		lost += wants(slot, pkt) && !send_to(slot, pkt);
+		lost += wants(fabric, slot, pkt) && !send_to(fabric, slot, pkt);
 	}
 	return lost;
 }
@@ -195,85 +199,85 @@ static unsigned int send_to_all(uint32_t word, uint64_t slots, const struct vb_p
  * Those that tap get it first, with the time: an answer, by whatever process, comes to them later and
  * has a later time.
  */
-unsigned int vb_frame_send(const struct vb_pkt *pkt)
+unsigned int vb_frame_send(struct vb_fabric *fabric, const struct vb_pkt *pkt)
 {
 	uint64_t all[VB_SLOTS / 64], tapping[VB_SLOTS / 64];
 	struct vb_pkt stamped = *pkt;
 	unsigned int lost = 0;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		all[word] = listeners(word);
-		tapping[word] = tappers(word, all[word]);
+		all[word] = listeners(fabric, word);
+		tapping[word] = tappers(fabric, word, all[word]);
 		if (tapping[word] && !stamped.origin.ns)
 			stamped.origin.ns = vb_now_ns();
 	}
 	for (uint32_t word = 0; stamped.origin.ns && word < VB_SLOTS / 64; word++)
-		lost += send_to_all(word, tapping[word], &stamped);
+		lost += send_to_all(fabric, word, tapping[word], &stamped);
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
-		lost += send_to_all(word, all[word] & ~tapping[word], pkt);
+		lost += send_to_all(fabric, word, all[word] & ~tapping[word], pkt);
 	return lost;
 }
 
-static bool all_have_room(const uint64_t slots[VB_SLOTS / 64], const struct vb_pkt *pkt,
-			  uint32_t sending)
+static bool all_have_room(struct vb_fabric *fabric, const uint64_t slots[VB_SLOTS / 64],
+			  const struct vb_pkt *pkt, uint32_t sending)
 {
 	bool may = true;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
 		for (uint64_t left = slots[word]; left; left &= left - 1)
-			may &= may_send_to(word * 64 + (uint32_t)__builtin_ctzll(left), pkt,
+			may &= may_send_to(fabric, word * 64 + (uint32_t)__builtin_ctzll(left), pkt,
 					   sending);
 	return may;
 }
 
-enum vb_frame_may vb_frame_may_send(const struct vb_pkt *pkt)
+enum vb_frame_may vb_frame_may_send(struct vb_fabric *fabric, const struct vb_pkt *pkt)
 {
 	uint64_t slots[VB_SLOTS / 64], any = 0;
 	uint32_t before;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
-		any |= slots[word] = listeners(word);
+		any |= slots[word] = listeners(fabric, word);
 	if (!any)
 		return VB_FRAME_UNHEARD;
 	/* Before the look at the rings: a thread that looks later counts this one. */
-	before = atomic_fetch_add_explicit(&vb_fabric.sending, 1, memory_order_seq_cst);
-	if (all_have_room(slots, pkt, before + 1))
+	before = atomic_fetch_add_explicit(&fabric->sending, 1, memory_order_seq_cst);
+	if (all_have_room(fabric, slots, pkt, before + 1))
 		return VB_FRAME_PROMISED;
-	vb_frame_sent(VB_FRAME_PROMISED);
+	vb_frame_sent(fabric, VB_FRAME_PROMISED);
 	return VB_FRAME_WAITS;
 }
 
-void vb_frame_sent(enum vb_frame_may may)
+void vb_frame_sent(struct vb_fabric *fabric, enum vb_frame_may may)
 {
 	/* Release: who counts without this thread finds its frame in the rings. */
 	if (may == VB_FRAME_PROMISED)
-		atomic_fetch_sub_explicit(&vb_fabric.sending, 1, memory_order_release);
+		atomic_fetch_sub_explicit(&fabric->sending, 1, memory_order_release);
 }
 
-void vb_frame_listen(uint32_t use)
+void vb_frame_listen(struct vb_fabric *fabric, uint32_t use)
 {
-	if (vb_segment_self)
-		atomic_store_explicit(&vb_segment_self->frames, use, memory_order_relaxed);
-	vb_registry_listen(use);
+	if (fabric->segment)
+		atomic_store_explicit(&fabric->segment->frames, use, memory_order_relaxed);
+	vb_registry_listen(fabric->registry, use);
 }
 
-bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up)
+bool vb_frame_has_room(struct vb_fabric *fabric, const struct vb_pkt *pkt, bool give_up)
 {
 	bool room = true;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		uint64_t slots = listeners(word);
+		uint64_t slots = listeners(fabric, word);
 
 		for (; slots; slots &= slots - 1)
-			room &= has_room(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt,
+			room &= has_room(fabric, word * 64 + (uint32_t)__builtin_ctzll(slots), pkt,
 					 give_up);
 	}
 	return room;
 }
 
-static bool is_drained(uint32_t slot, bool slow_too)
+static bool is_drained(struct vb_fabric *fabric, uint32_t slot, bool slow_too)
 {
-	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer *peer = vb_peer_find(fabric, slot);
 	struct vb_peer_tx *tx;
 	bool drained;
 
@@ -292,37 +296,37 @@ static bool is_drained(uint32_t slot, bool slow_too)
 	return drained || !vb_peer_alive(peer);
 }
 
-bool vb_frame_drained(bool slow_too)
+bool vb_frame_drained(struct vb_fabric *fabric, bool slow_too)
 {
 	bool drained = true;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		uint64_t slots = listeners(word);
+		uint64_t slots = listeners(fabric, word);
 
 		for (; slots; slots &= slots - 1)
-			drained &=
-				is_drained(word * 64 + (uint32_t)__builtin_ctzll(slots), slow_too);
+			drained &= is_drained(fabric, word * 64 + (uint32_t)__builtin_ctzll(slots),
+					      slow_too);
 	}
 	return drained;
 }
 
-void vb_frame_linger(void)
+void vb_frame_linger(struct vb_fabric *fabric)
 {
 	enum { MOST_NS = 1000000000, LOOK_NS = 200000 };
 	uint64_t end = vb_now_ns() + MOST_NS;
-	bool drained = !atomic_load_explicit(&vb_fabric.frames_sent, memory_order_relaxed);
+	bool drained = !atomic_load_explicit(&fabric->frames_sent, memory_order_relaxed);
 
 	while (!drained && vb_now_ns() < end) {
 		vb_read_lock();
-		drained = vb_frame_drained(false);
+		drained = vb_frame_drained(fabric, false);
 		vb_read_unlock();
 		if (!drained)
 			vb_sleep_ns(LOOK_NS);
 	}
 }
 
-uint64_t vb_frame_lost(uint32_t *unread)
+uint64_t vb_frame_lost(struct vb_fabric *fabric, uint32_t *unread)
 {
-	*unread = atomic_load_explicit(&vb_fabric.peers.unread, memory_order_relaxed);
-	return atomic_load_explicit(&vb_segment_self->frames_lost, memory_order_relaxed);
+	*unread = atomic_load_explicit(&fabric->peers.unread, memory_order_relaxed);
+	return atomic_load_explicit(&fabric->segment->frames_lost, memory_order_relaxed);
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/config.h"
+#include "fabric/fabric.h"
 
 enum {
 	VB_FUNCTION_QUEUE_WORDS = VB_FUNCTION_QUEUES / 64,
@@ -40,22 +41,28 @@ struct vb_function_page {
 };
 
 /* The page of function n of an adapter, mapped; 0, or -errno after a log line. */
-int vb_function_map_page(const char *adapter, unsigned int n, struct vb_function_page **page);
+int vb_function_map_page(struct vb_fabric *fabric, const char *adapter, unsigned int n,
+			 struct vb_function_page **page);
 void vb_function_unmap_page(struct vb_function_page *page);
 
 /* This process as an owner. */
-uint64_t vb_function_self(void);
+uint64_t vb_function_self(struct vb_fabric *fabric);
 /* 0, or -EBUSY where a process that runs has it, be it this one. */
-int vb_function_claim(_Atomic uint64_t *owner);
+int vb_function_claim(struct vb_fabric *fabric, _Atomic uint64_t *owner);
 /* Gives it back, unless another process has taken it meanwhile. */
-void vb_function_release(_Atomic uint64_t *owner);
+void vb_function_release(struct vb_fabric *fabric, _Atomic uint64_t *owner);
 /* Whether an owner still runs. Reads /proc: not for the data path. */
-bool vb_function_alive(uint64_t owner);
+bool vb_function_alive(struct vb_fabric *fabric, uint64_t owner);
 /*
  * Tell a process to look at its functions; one that does not exist is not told. False: it runs, but
  * cannot be reached now, for want of descriptors or memory. Inside a read section.
  */
-bool vb_function_wake(uint64_t owner);
+bool vb_function_wake(struct vb_fabric *fabric, uint64_t owner);
 /* Whether this process was told so; and the same, answering once. */
-bool vb_function_is_told(void);
-bool vb_function_was_told(void);
+static inline bool vb_function_is_told(const struct vb_fabric *fabric)
+{
+	const _Atomic uint32_t *told = ((const struct vb_fabric_shown *)fabric)->told;
+
+	return told && atomic_load_explicit(told, memory_order_relaxed);
+}
+bool vb_function_was_told(struct vb_fabric *fabric);

@@ -1,126 +1,62 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns which kind of path leads where, and the two kinds that need no machinery: to nobody, and to
- * this process.
+ * Owns which of a host's links leads to an address, and the path to no host at all.
  *
- *	address, QP number --> local GID? --> slot of the QP number --> this process: loop | another: path_shm.c | none
+ *	address, QP number --> loop: this host? --> shm: a host in the registry? --> further links --> vb_path_none
  */
-#include "fabric/path.h"
+#include <errno.h>
 
 #include "base/rcu.h"
+#include "fabric/nowhere.h"
+#include "fabric/state.h"
 
-struct vb_hook *_Atomic vb_fabric_hook;
-
-void vb_fabric_set_hook(struct vb_hook *hook)
-{
-	atomic_store_explicit(&vb_fabric_hook, hook, memory_order_release);
-}
-
-/* --- to nobody, and within the process -------------------------------------------------------- */
-
-static int send_nowhere(struct vb_path *path, const struct vb_pkt *pkt)
-{
-	return -EHOSTDOWN;
-}
-
-static void flush_nothing(struct vb_path *path)
-{
-}
-
-static bool always(struct vb_path *path)
-{
-	return true;
-}
-
-static bool never_polled(const struct vb_path *path)
-{
-	return false;
-}
-
-static uint32_t expects_nothing(struct vb_path *path, uint32_t qpn, uint32_t sqpn,
-				uint32_t otherwise)
-{
-	return otherwise;
-}
-
-static __be64 no_adapter(struct vb_path *path, uint32_t qpn)
-{
-	return 0;
-}
-
-static const struct vb_path_ops none_ops = {
-	.send = send_nowhere,
-	.flush = flush_nothing,
-	.alive = always, /* there is nobody who could die: time-outs tell */
-	.drained = always,
-	.polled = never_polled,
-	.expected = expects_nothing,
-	.adapter = no_adapter,
-	.close = flush_nothing,
+static const struct vb_link_ops none_ops = {
+	.name = "none",
+	VB_NOWHERE_OPS,
 };
 
-/* The card calls its own responder instead of sending. */
-static const struct vb_path_ops loop_ops = {
-	.caps = VB_PATH_REACHES | VB_PATH_CALLS,
-	.send = send_nowhere,
-	.flush = flush_nothing,
-	.alive = always,
-	.drained = always,
-	.polled = never_polled,
-	.expected = expects_nothing,
-	.adapter = no_adapter,
-	.close = flush_nothing,
-};
+static const struct vb_link none_link = { .ops = &none_ops };
 
-const struct vb_path vb_path_none = { .ops = &none_ops, .mtu = VB_SHM_SPAN, .span = VB_SHM_SPAN };
+const struct vb_path vb_path_none = { .link = (struct vb_link *)&none_link,
+				      .mtu = VB_SHM_SPAN,
+				      .span = VB_SHM_SPAN };
 
-static const struct vb_path loop = { .ops = &loop_ops, .mtu = UINT32_MAX, .span = UINT32_MAX };
-
-void vb_path_drop(struct vb_path *path)
+static bool address_is_local(struct vb_fabric *fabric, const struct vb_address *to)
 {
-	if (path->peer)
-		vb_peer_drop(path->peer);
+	return !to->dgid || fabric->sink->is_local(fabric->card, to->dgid);
+}
+
+void vb_path_peek(struct vb_fabric *fabric, struct vb_path *path, const struct vb_address *to,
+		  uint32_t qpn)
+{
+	struct vb_address full = *to;
+
+	full.is_local = address_is_local(fabric, to);
 	*path = vb_path_none;
-}
-
-/* --- which ------------------------------------------------------------------------------------ */
-
-void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qpn)
-{
-	uint32_t slot = vb_qpn_slot(qpn);
-
-	if (!vb_fabric_is_local(to->dgid))
-		*path = vb_path_none;
-	else if (slot == vb_segment_self->slot)
-		*path = loop;
-	else
-		vb_path_shm_peek(path, slot);
+	for (struct vb_link *link = fabric->links; link; link = link->next)
+		if (link->ops->peek(link, path, &full, qpn) != -ENETUNREACH)
+			break;
 	path->transport = to->transport;
 }
 
-int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn, uint32_t from)
+int vb_path_open(struct vb_fabric *fabric, struct vb_path *path, const struct vb_address *to,
+		 uint32_t qpn, uint32_t from)
 {
-	int ret = 0;
+	struct vb_address full = *to;
+	int ret = -ENETUNREACH;
 
 	vb_read_lock();
-	vb_path_peek(path, to, qpn);
-	if (path->peer)
-		ret = vb_path_shm_hold(path, qpn, from);
+	full.is_local = address_is_local(fabric, to);
+	*path = vb_path_none;
+	for (struct vb_link *link = fabric->links; link && ret == -ENETUNREACH; link = link->next)
+		ret = link->ops->open(link, path, &full, qpn, from);
 	vb_read_unlock();
-	return ret;
+	path->transport = to->transport;
+	return ret == -ENETUNREACH ? 0 : ret;
 }
 
-int vb_path_open_slot(struct vb_path *path, uint32_t slot, uint32_t from)
+int vb_path_open_slot(struct vb_fabric *fabric, struct vb_path *path, uint32_t slot, uint32_t from)
 {
-	int ret = 0;
-
-	vb_read_lock();
-	if (slot == vb_segment_self->slot)
-		*path = loop;
-	else
-		vb_path_shm_peek(path, slot);
-	if (path->peer)
-		ret = vb_path_shm_hold(path, slot << VB_QPN_INDEX_BITS, from);
-	vb_read_unlock();
-	return ret;
+	return vb_path_open(fabric, path, &(struct vb_address){ 0 }, slot << VB_QPN_INDEX_BITS,
+			    from);
 }

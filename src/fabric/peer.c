@@ -27,11 +27,6 @@
 
 enum { ALIVE_PERIOD_NS = 5000000, MISSED_PERIOD_NS = 10000000 };
 
-_Atomic uint32_t vb_peer_epoch;
-_Atomic bool vb_peer_missed;
-
-static struct vb_peers *const peers = &vb_fabric.peers;
-
 void vb_peer_get(struct vb_peer *peer)
 {
 	atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
@@ -43,6 +38,8 @@ void vb_peer_get(struct vb_peer *peer)
  */
 void vb_peer_put(struct vb_peer *peer)
 {
+	struct vb_peers *peers = &peer->fabric->peers;
+
 	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	vb_read_wait();
@@ -59,9 +56,9 @@ void vb_peer_put(struct vb_peer *peer)
  * A process that cannot be reached is looked for again with every packet: the reason is logged
  * once. What is lost is the program's to notice, but not why.
  */
-static void report_unmapped(const struct vb_slot_info *info, int err)
+static void report_unmapped(struct vb_fabric *fabric, const struct vb_slot_info *info, int err)
 {
-	static uint32_t reported[VB_SLOTS]; /* generations; under table_lock */
+	uint32_t *reported = fabric->peers.reported;
 
 	if (err == -ESRCH || reported[info->slot] == info->generation)
 		return;
@@ -71,27 +68,30 @@ static void report_unmapped(const struct vb_slot_info *info, int err)
 		err == -ENOMEM ? "; raise the limit on address space (ulimit -v)" : "");
 }
 
-static struct vb_peer *peer_create(uint32_t slot)
+static struct vb_peer *peer_create(struct vb_fabric *fabric, uint32_t slot)
 {
 	struct vb_slot_info info;
 	struct vb_peer *peer;
 	int ret;
 
-	if (slot == vb_segment_self->slot || !vb_registry_lookup(slot, &info) || !info.thread)
+	if (slot == fabric->segment->slot || !vb_registry_lookup(fabric->registry, slot, &info) ||
+	    !info.thread)
 		return NULL;
 	peer = aligned_alloc(64, (sizeof(*peer) + 63) & ~(size_t)63);
 	if (!peer) {
-		report_unmapped(&info, -ENOMEM);
+		report_unmapped(fabric, &info, -ENOMEM);
 		return NULL;
 	}
-	*peer = (struct vb_peer){ .slot = slot,
+	*peer = (struct vb_peer){ .fabric = fabric,
+				  .self = fabric->segment,
+				  .slot = slot,
 				  .generation = info.generation,
 				  .pid = info.pid,
 				  .thread = info.thread,
 				  .refs = 1 };
-	ret = vb_view_open(&peer->view, slot, info.generation);
+	ret = vb_view_open(&peer->view, fabric->registry, slot, info.generation);
 	if (ret) {
-		report_unmapped(&info, ret);
+		report_unmapped(fabric, &info, ret);
 		free(peer);
 		return NULL;
 	}
@@ -100,14 +100,15 @@ static struct vb_peer *peer_create(uint32_t slot)
 			      memory_order_relaxed);
 	/* Pins that an earlier process in our slot left behind when it died. */
 	for (unsigned int i = 0; i < VB_SEG_PINS; i++)
-		atomic_store_explicit(&peer->segment->pins[vb_segment_self->slot][i], 0,
+		atomic_store_explicit(&peer->segment->pins[fabric->segment->slot][i], 0,
 				      memory_order_release);
 	return peer;
 }
 
 /* With table_lock: take a peer out of the table; the caller drops the table's reference. */
-static struct vb_peer *unlink_peer(uint32_t slot)
+static struct vb_peer *unlink_peer(struct vb_fabric *fabric, uint32_t slot)
 {
+	struct vb_peers *peers = &fabric->peers;
 	struct vb_peer *peer =
 		atomic_exchange_explicit(&peers->table[slot], NULL, memory_order_acq_rel);
 
@@ -122,10 +123,12 @@ static struct vb_peer *unlink_peer(uint32_t slot)
  */
 void vb_peer_drop(struct vb_peer *peer)
 {
+	struct vb_peers *peers;
 	uint32_t refs;
 
 	if (!peer)
 		return;
+	peers = &peer->fabric->peers;
 	/* Nearly always the table has one, too: then nobody has to wait. */
 	refs = atomic_load_explicit(&peer->refs, memory_order_relaxed);
 	while (refs > 1)
@@ -139,11 +142,13 @@ void vb_peer_drop(struct vb_peer *peer)
 		peers->dropped = peer;
 	}
 	pthread_mutex_unlock(&peers->table_lock);
-	vb_fabric_kick();
+	vb_fabric_kick(peer->fabric);
 }
 
-void vb_peer_collect(void)
+void vb_peer_collect(struct vb_fabric *fabric)
 {
+	struct vb_peers *peers = &fabric->peers;
+
 	for (;;) {
 		struct vb_peer *peer;
 		unsigned int drops = 0;
@@ -163,15 +168,16 @@ void vb_peer_collect(void)
 	}
 }
 
-static struct vb_peer *peer_replace(uint32_t slot)
+static struct vb_peer *peer_replace(struct vb_fabric *fabric, uint32_t slot)
 {
+	struct vb_peers *peers = &fabric->peers;
 	struct vb_peer *peer, *stale = NULL;
 
 	pthread_mutex_lock(&peers->table_lock);
 	peer = atomic_load_explicit(&peers->table[slot], memory_order_acquire);
-	if (!peer || peer->generation != vb_registry_generation(slot)) {
-		stale = unlink_peer(slot);
-		peer = peer_create(slot);
+	if (!peer || peer->generation != vb_registry_generation(fabric->registry, slot)) {
+		stale = unlink_peer(fabric, slot);
+		peer = peer_create(fabric, slot);
 		atomic_store_explicit(&peers->table[slot], peer, memory_order_release);
 	}
 	pthread_mutex_unlock(&peers->table_lock);
@@ -179,17 +185,20 @@ static struct vb_peer *peer_replace(uint32_t slot)
 	return peer;
 }
 
-struct vb_peer *vb_peer_find(uint32_t slot)
+struct vb_peer *vb_peer_find(struct vb_fabric *fabric, uint32_t slot)
 {
+	struct vb_peers *peers = &fabric->peers;
 	struct vb_peer *peer = atomic_load_explicit(&peers->table[slot], memory_order_acquire);
 
-	if (peer && peer->generation == vb_registry_generation(slot))
+	if (peer && peer->generation == vb_registry_generation(fabric->registry, slot))
 		return peer;
-	return peer_replace(slot);
+	return peer_replace(fabric, slot);
 }
 
 bool vb_peer_alive(struct vb_peer *peer)
 {
+	struct vb_fabric *fabric = peer->fabric;
+	struct vb_peers *peers = &fabric->peers;
 	struct vb_peer *gone = NULL;
 	uint64_t now, last;
 
@@ -198,21 +207,21 @@ bool vb_peer_alive(struct vb_peer *peer)
 	now = vb_now_ns();
 	last = atomic_load_explicit(&peer->checked, memory_order_relaxed);
 	if (!vb_segment_has_ended(peer->segment) &&
-	    peer->generation == vb_registry_generation(peer->slot)) {
+	    peer->generation == vb_registry_generation(fabric->registry, peer->slot)) {
 		if (now - last < ALIVE_PERIOD_NS)
 			return true;
 		atomic_store_explicit(&peer->checked, now, memory_order_relaxed);
-		if (vb_registry_alive(peer->slot, peer->generation))
+		if (vb_registry_alive(fabric->registry, peer->slot, peer->generation))
 			return true;
 	}
 	vb_info("process %d is gone", (int)peer->pid);
 	pthread_mutex_lock(&peers->table_lock);
 	atomic_store_explicit(&peer->dead, true, memory_order_release);
 	if (atomic_load_explicit(&peers->table[peer->slot], memory_order_acquire) == peer)
-		gone = unlink_peer(peer->slot);
+		gone = unlink_peer(fabric, peer->slot);
 	pthread_mutex_unlock(&peers->table_lock);
 	if (gone) {
-		vb_registry_reap();
+		vb_registry_reap(fabric->registry);
 		vb_peer_drop(gone);
 	}
 	return false;
@@ -262,8 +271,8 @@ static uint32_t ring_size(uint64_t share, uint32_t most)
 /* A ring is ready, and shown: have the peer look for it. */
 static void announce(struct vb_peer *peer)
 {
-	atomic_store_explicit(&peer->segment->inbound[vb_segment_self->slot],
-			      vb_segment_self->generation, memory_order_release);
+	atomic_store_explicit(&peer->segment->inbound[peer->self->slot], peer->self->generation,
+			      memory_order_release);
 	atomic_fetch_add_explicit(&peer->segment->inbound_epoch, 1, memory_order_seq_cst);
 }
 
@@ -271,20 +280,22 @@ static void announce(struct vb_peer *peer)
  * Make the next ring to the peer; false where there is no memory. A ring to an earlier process in that
  * slot is ours to use again: its reader is gone.
  */
-static bool make_ring(struct vb_peer *peer, uint32_t size, uint64_t (*alloc)(size_t bytes))
+static bool make_ring(struct vb_peer *peer, uint32_t size,
+		      uint64_t (*alloc)(struct vb_fabric *fabric, size_t bytes))
 {
+	struct vb_peers *peers = &peer->fabric->peers;
 	uint64_t *made = &peers->made[peer->slot][peer->rings], offset;
 	struct vb_peer_tx *tx = &peer->tx[peer->rings];
 	struct vb_ring_shared *shared;
 
 	if (!*made) {
-		offset = size ? alloc(sizeof(*shared) + size) : 0;
+		offset = size ? alloc(peer->fabric, sizeof(*shared) + size) : 0;
 		if (!offset)
 			return false;
 		*made = vb_ring_place(0, offset, size);
 	}
 	size = vb_ring_place_size(*made);
-	shared = vb_segment_at(vb_ring_place_offset(*made), sizeof(*shared) + size);
+	shared = vb_segment_at(peer->fabric, vb_ring_place_offset(*made), sizeof(*shared) + size);
 	atomic_store_explicit(&shared->head, 0, memory_order_relaxed);
 	atomic_store_explicit(&shared->waiting, 0, memory_order_relaxed);
 	atomic_store_explicit((_Atomic uint32_t *)shared->data, 0, memory_order_relaxed);
@@ -301,6 +312,7 @@ static bool make_ring(struct vb_peer *peer, uint32_t size, uint64_t (*alloc)(siz
  */
 static void take_rings(struct vb_peer *peer)
 {
+	struct vb_peers *peers = &peer->fabric->peers;
 	struct vb_peer *former = peers->writer[peer->slot];
 
 	for (uint32_t n = 0; former && n < VB_RINGS; n++) {
@@ -313,14 +325,15 @@ static void take_rings(struct vb_peer *peer)
 
 static int make_first(struct vb_peer *peer)
 {
-	struct vb_seg_outbound *out = &vb_segment_self->outbound[peer->slot];
-	uint32_t size = ring_size(vb_registry_space() / 1024, VB_RING_MAX);
+	struct vb_fabric *fabric = peer->fabric;
+	struct vb_seg_outbound *out = &fabric->segment->outbound[peer->slot];
+	uint32_t size = ring_size(vb_registry_space(fabric->registry) / 1024, VB_RING_MAX);
 
 	take_rings(peer);
 	if (!make_ring(peer, size ? size : VB_RING_MIN, vb_segment_alloc))
 		return -ENOMEM;
 	out->size = (uint32_t)peer->tx[0].ring.size;
-	out->offset = vb_ring_place_offset(peers->made[peer->slot][0]);
+	out->offset = vb_ring_place_offset(fabric->peers.made[peer->slot][0]);
 	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
 	announce(peer);
 	return 0;
@@ -332,14 +345,16 @@ static int make_first(struct vb_peer *peer)
  */
 static uint8_t make_further(struct vb_peer *peer)
 {
-	uint32_t size = ring_size(vb_registry_space() / 2048, VB_RING_FURTHER_MAX);
+	uint32_t size =
+		ring_size(vb_registry_space(peer->fabric->registry) / 2048, VB_RING_FURTHER_MAX);
 	uint8_t n = peer->rings;
 
 	if (!make_ring(peer, size, vb_segment_alloc_spare))
 		return 0;
 	/* Pairs with accept_further(). */
 	atomic_store_explicit(&peer->tx[0].ring.shared->further[n - 1],
-			      (uint64_t)peer->generation << 32 | peers->made[peer->slot][n],
+			      (uint64_t)peer->generation << 32 |
+				      peer->fabric->peers.made[peer->slot][n],
 			      memory_order_release);
 	announce(peer);
 	/* It is to be mapped before it is used: when this process has ended it cannot be. */
@@ -376,6 +391,7 @@ static int ring_for(struct vb_peer *peer, uint32_t from)
 
 int vb_peer_connect(struct vb_peer *peer, uint32_t from)
 {
+	struct vb_peers *peers = &peer->fabric->peers;
 	int ret = 0;
 
 	vb_lock(&peers->connect_lock);
@@ -393,6 +409,7 @@ int vb_peer_connect(struct vb_peer *peer, uint32_t from)
 /* With table_lock. */
 static void add_inbound(struct vb_peer_rx *rx)
 {
+	struct vb_peers *peers = &rx->peer->fabric->peers;
 	uint32_t count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 
 	if (count == VB_INBOUND_MAX)
@@ -408,6 +425,7 @@ static void add_inbound(struct vb_peer_rx *rx)
  */
 static bool accept_ring(struct vb_peer *peer, uint32_t n, uint64_t offset, uint32_t size)
 {
+	struct vb_peers *peers = &peer->fabric->peers;
 	struct vb_peer_rx *rx = &peer->rx[n];
 	bool broken;
 	int ret;
@@ -439,11 +457,10 @@ static bool accept_ring(struct vb_peer *peer, uint32_t n, uint64_t offset, uint3
 
 static bool accept_first(struct vb_peer *peer)
 {
-	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
+	struct vb_seg_outbound *out = &peer->segment->outbound[peer->self->slot];
 
 	if (peer->rx[0].ring.shared ||
-	    atomic_load_explicit(&out->generation, memory_order_acquire) !=
-		    vb_segment_self->generation)
+	    atomic_load_explicit(&out->generation, memory_order_acquire) != peer->self->generation)
 		return true;
 	return accept_ring(peer, 0, out->offset, out->size);
 }
@@ -458,7 +475,7 @@ static bool accept_further(struct vb_peer *peer)
 
 		/* Pairs with make_further(). */
 		if (!peer->rx[n].ring.shared &&
-		    vb_ring_place_generation(place) == vb_segment_self->generation)
+		    vb_ring_place_generation(place) == peer->self->generation)
 			all &= accept_ring(peer, n, vb_ring_place_offset(place),
 					   vb_ring_place_size(place));
 	}
@@ -466,20 +483,21 @@ static bool accept_further(struct vb_peer *peer)
 }
 
 /* With accept_lock; false where it may work later. */
-static bool accept_from(uint32_t slot)
+static bool accept_from(struct vb_fabric *fabric, uint32_t slot)
 {
+	struct vb_peers *peers = &fabric->peers;
 	uint32_t generation =
-		atomic_load_explicit(&vb_segment_self->inbound[slot], memory_order_acquire);
+		atomic_load_explicit(&fabric->segment->inbound[slot], memory_order_acquire);
 	struct vb_peer *peer;
 
 	if (!generation)
 		return true;
-	peer = vb_peer_find(slot);
-	if (!peer && generation == vb_registry_generation(slot))
+	peer = vb_peer_find(fabric, slot);
+	if (!peer && generation == vb_registry_generation(fabric->registry, slot))
 		return false; /* it cannot be mapped */
 	if (!peer) {
 		/* It is gone, and with it what it sent. A next one may have announced itself. */
-		if (atomic_compare_exchange_strong_explicit(&vb_segment_self->inbound[slot],
+		if (atomic_compare_exchange_strong_explicit(&fabric->segment->inbound[slot],
 							    &generation, 0, memory_order_relaxed,
 							    memory_order_relaxed))
 			atomic_fetch_add_explicit(&peers->unread, 1, memory_order_relaxed);
@@ -488,31 +506,35 @@ static bool accept_from(uint32_t slot)
 	return accept_first(peer) && accept_further(peer);
 }
 
-void vb_peer_accept_new(void)
+void vb_peer_accept_new(struct vb_fabric *fabric)
 {
+	struct vb_peers *peers = &fabric->peers;
 	uint32_t epoch =
-		atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
+		atomic_load_explicit(&fabric->segment->inbound_epoch, memory_order_acquire);
 	bool all = true;
 
 	if (!vb_trylock(&peers->accept_lock))
 		return;
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-		all &= accept_from(slot);
-	atomic_store_explicit(&vb_peer_epoch, epoch, memory_order_relaxed);
+		all &= accept_from(fabric, slot);
+	atomic_store_explicit(&peers->epoch, epoch, memory_order_relaxed);
 	atomic_store_explicit(&peers->missed_at, all ? 0 : vb_now_ns(), memory_order_relaxed);
-	atomic_store_explicit(&vb_peer_missed, !all, memory_order_relaxed);
+	atomic_store_explicit(&peers->missed, !all, memory_order_relaxed);
 	vb_unlock(&peers->accept_lock);
 }
 
-void vb_peer_accept_missed(void)
+void vb_peer_accept_missed(struct vb_fabric *fabric)
 {
+	struct vb_peers *peers = &fabric->peers;
+
 	if (vb_now_ns() - atomic_load_explicit(&peers->missed_at, memory_order_relaxed) >
 	    MISSED_PERIOD_NS)
-		vb_peer_accept_new();
+		vb_peer_accept_new(fabric);
 }
 
 void vb_peer_forget(struct vb_peer_rx *rx)
 {
+	struct vb_peers *peers = &rx->peer->fabric->peers;
 	uint32_t count;
 	bool found = false;
 
@@ -556,22 +578,17 @@ void vb_peer_give_up(struct vb_peer *peer)
 			(int)peer->pid);
 }
 
-uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list)
-{
-	*list = peers->inbound;
-	return atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
-}
-
 /*
  * In a forked child the mappings are gone and other threads' references with them: only the tables
  * are emptied.
  */
-void vb_peer_reset(bool forked)
+void vb_peer_reset(struct vb_fabric *fabric, bool forked)
 {
+	struct vb_peers *peers = &fabric->peers;
 	uint32_t count = atomic_exchange_explicit(&peers->inbound_count, 0, memory_order_acq_rel);
 
-	atomic_store_explicit(&vb_peer_epoch, 0, memory_order_relaxed);
-	atomic_store_explicit(&vb_peer_missed, false, memory_order_relaxed);
+	atomic_store_explicit(&peers->epoch, 0, memory_order_relaxed);
+	atomic_store_explicit(&peers->missed, false, memory_order_relaxed);
 	memset(peers->made, 0, sizeof(peers->made));
 	memset(peers->writer, 0, sizeof(peers->writer));
 	if (forked) {
@@ -583,7 +600,7 @@ void vb_peer_reset(bool forked)
 			atomic_store_explicit(&peers->table[slot], NULL, memory_order_release);
 		return;
 	}
-	vb_peer_collect();
+	vb_peer_collect(fabric);
 	for (uint32_t i = 0; i < count; i++)
 		vb_peer_put(atomic_load_explicit(&peers->inbound[i], memory_order_relaxed)->peer);
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {

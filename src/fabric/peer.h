@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another process of this host, as this process knows it: its segment, the rings to it, the rings
+ * Another host in the registry, of another process or of this one, as this host knows it: its segment, the rings to it, the rings
  * from it.
  *
  *	queue pair --> class, by its number --> ring_of[] --> tx[0], tx[1], ... --> rx[] of the other process
@@ -46,6 +46,8 @@ struct vb_peer_rx {
 _Static_assert(sizeof(struct vb_peer_tx) == 64 && sizeof(struct vb_peer_rx) == 64, "one line each");
 
 struct vb_peer {
+	struct vb_fabric *fabric; /* whose peer it is, */
+	struct vb_segment *self;  /* and the segment of that one */
 	uint32_t slot, generation;
 	pid_t pid;
 	pid_t thread;               /* names its memory: see vb_registry_watch() */
@@ -71,7 +73,7 @@ struct vb_peer {
 };
 
 /* The peer in a slot, inside a read section; made if needed. NULL where nobody is there. */
-struct vb_peer *vb_peer_find(uint32_t slot);
+struct vb_peer *vb_peer_find(struct vb_fabric *fabric, uint32_t slot);
 void vb_peer_get(struct vb_peer *peer);
 void vb_peer_put(struct vb_peer *peer);
 /* The same inside a read section. */
@@ -86,24 +88,10 @@ bool vb_peer_known_alive(struct vb_peer *peer);
 /* Wake the peer's background thread if it asked for that. */
 void vb_peer_wake(struct vb_peer *peer);
 /* Free the peers that were given up; only where waiting is allowed. */
-void vb_peer_collect(void);
-/* The announcements seen so far: compare with the segment's. */
-extern _Atomic uint32_t vb_peer_epoch;
-void vb_peer_accept_new(void);
+void vb_peer_collect(struct vb_fabric *fabric);
+void vb_peer_accept_new(struct vb_fabric *fabric);
 /* A ring that was announced could not be mapped: try again, but not all the time. */
-extern _Atomic bool vb_peer_missed;
-void vb_peer_accept_missed(void);
-/* Look for rings that peers announced since the last call. */
-static inline void vb_peer_accept(void)
-{
-	if (__builtin_expect(
-		    atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire) !=
-			    atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed),
-		    0))
-		vb_peer_accept_new();
-}
-/* The rings to us, for the receive loop (read section). */
-uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list);
+void vb_peer_accept_missed(struct vb_fabric *fabric);
 /* A ring that is empty, of a peer that is gone: take it off that list. */
 void vb_peer_forget(struct vb_peer_rx *rx);
 /* The peer is not to be trusted: read nothing more of it. No ring's lock is held. */
@@ -112,7 +100,7 @@ void vb_peer_break(struct vb_peer *peer);
 void vb_peer_give_up(struct vb_peer *peer);
 
 /* Forget everything: the process leaves, or is a forked child. */
-void vb_peer_reset(bool forked);
+void vb_peer_reset(struct vb_fabric *fabric, bool forked);
 /*
  * The ring of the queue pair with this number of ours, made if needed, with no ring's lock held;
  * -EHOSTDOWN where the peer is gone, or -errno.

@@ -39,19 +39,14 @@
 #include "host/signals.h"
 #include "host/thread.h"
 #include "fabric/fabric.h"
-#include "fabric/path.h"
-#include "fabric/peer.h"
-#include "fabric/reach.h"
+#include "fabric/running.h"
 #include "fabric/segment.h"
 #include "fabric/state.h"
 #include "control/show/monitor.h"
-#include "fabric/tracer.h"
 
 enum {
-	BURST = 64,            /* packets taken from one ring before the next gets its turn, */
-	BURST_BYTES = 1 << 20, /* or so much payload: that of one packet may be a megabyte */
-	POLLS_TO_SETTLE = 16,  /* polls that make a poller, */
-	SETTLE_NS = 100000,    /* within this time */
+	POLLS_TO_SETTLE = 16, /* polls that make a poller, */
+	SETTLE_NS = 100000,   /* within this time */
 	POLLS_IF_ARMED =
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
 	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
@@ -61,120 +56,102 @@ enum {
 	SLICE_NS = 100000, /* the shortest that there is */
 };
 
-struct vb_fabric vb_fabric = { .start_lock = PTHREAD_MUTEX_INITIALIZER,
-			       .peers.table_lock = PTHREAD_MUTEX_INITIALIZER };
+/*
+ * Of starting and stopping, and over a fork: of all hosts of the process together. It is what fork() waits
+ * for, which must find none of them half started.
+ */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* How this thread polls. */
-static _Thread_local struct {
+/*
+ * How this thread polls: per thread and host. A thread nearly always polls one host; what it remembers of the last
+ * OTHERS that it polled before is put aside, and it begins anew with one that it has forgotten.
+ */
+enum { OTHERS = 4 };
+
+static _Thread_local struct poller {
+	uint32_t number;  /* of the fabric */
 	uint32_t polls;   /* since a CQ was last armed */
 	uint32_t idle;    /* in a row that found nothing */
 	uint32_t tick;    /* the tick seen last, */
 	uint32_t in_tick; /* and polls in it */
 	uint64_t marked;  /* when polls was last a multiple of POLLS_TO_SETTLE, ns */
-} poller;
+} poller, others[OTHERS];
 
-static _Atomic uint32_t *wake_word(void)
+static __attribute__((noinline, cold)) void poller_turn(const struct vb_fabric *fabric)
 {
-	return &vb_segment_self->wake;
+	others[poller.number % OTHERS] = poller;
+	poller = others[fabric->number % OTHERS];
+	if (poller.number != fabric->number)
+		poller = (struct poller){ .number = fabric->number };
+}
+
+static inline void poller_turn_to(const struct vb_fabric *fabric)
+{
+	if (__builtin_expect(poller.number != fabric->number, 0))
+		poller_turn(fabric);
+}
+
+static _Atomic uint32_t *wake_word(struct vb_fabric *fabric)
+{
+	return &fabric->segment->wake;
 }
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-static void receive(const struct vb_pkt *pkt)
+static __attribute__((noinline, cold)) uint32_t receive_more(struct vb_link *link, bool thorough)
 {
-	struct vb_hook *hook = atomic_load_explicit(&vb_fabric_hook, memory_order_acquire);
+	uint32_t received = 0;
 
-	if (__builtin_expect(hook && hook->receiving, 0))
-		hook->receiving(hook, pkt, vb_fabric.sink->receive);
-	else
-		vb_fabric.sink->receive(pkt);
+	for (; link; link = link->next_receiver)
+		received += link->ops->poll(link, thorough);
+	return received;
 }
 
 /*
- * Take packets from one ring, and tell how many; the lock only keeps two threads of ours from
- * reading the same one.
+ * By all links: the number of packets. Thorough: also notice peers that are gone. There is shm at least, and nearly
+ * always no other.
  */
-static uint32_t drain(struct vb_peer_rx *rx)
+static inline uint32_t receive_all(struct vb_fabric *fabric, bool thorough)
 {
-	struct vb_grh grh;
-	struct vb_pkt pkt;
-	struct iovec iov;
-	uint64_t bytes = 0;
-	bool wake = false;
-	uint32_t n;
-	int ret = 0;
+	struct vb_link *link = fabric->receivers;
+	uint32_t received = link->ops->poll(link, thorough);
 
-	if (!vb_trylock(&rx->lock))
-		return 0;
-	for (n = 0; n < BURST && bytes < BURST_BYTES; n++) {
-		ret = vb_ring_peek(&rx->ring, &pkt, &iov, &grh);
-		if (ret <= 0 || (n && vb_fabric.sink->delivers_first(&pkt)))
-			break;
-		bytes += pkt.len;
-		receive(&pkt);
-		wake |= vb_ring_next(&rx->ring);
-	}
-	wake |= vb_ring_release(&rx->ring);
-	vb_unlock(&rx->lock);
-	if (n)
-		vb_fabric.sink->received();
-	if (ret < 0) {
-		vb_warn("process %d sent a malformed packet; its rings are closed",
-			(int)rx->peer->pid);
-		vb_peer_break(rx->peer);
-	}
-	if (wake)
-		vb_peer_wake(rx->peer);
-	return n;
+	if (__builtin_expect(link->next_receiver != NULL, 0))
+		received += receive_more(link->next_receiver, thorough);
+	return received;
 }
 
-/*
- * What lies in the rings: nothing, packets in rings that other threads of ours are reading, or packets
- * in a ring that no thread reads.
- */
-enum left { LEFT_NOTHING, LEFT_BEING_READ, LEFT_UNREAD };
-
-static enum left rings_left(void)
+/* What lies unread in all links together. */
+static enum vb_link_left links_left(struct vb_fabric *fabric)
 {
-	_Atomic(struct vb_peer_rx *) *list;
-	uint32_t count = vb_peer_inbound(&list);
-	enum left left = LEFT_NOTHING;
+	enum vb_link_left left = VB_LEFT_NOTHING;
 
-	for (uint32_t i = 0; i < count; i++) {
-		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
+	for (struct vb_link *link = fabric->receivers; link; link = link->next_receiver) {
+		enum vb_link_left one = link->ops->pending(link);
 
-		if (!vb_ring_pending(&rx->ring))
-			continue;
-		if (!atomic_load_explicit(&rx->lock.held, memory_order_relaxed))
-			return LEFT_UNREAD;
-		left = LEFT_BEING_READ;
+		left = one > left ? one : left;
 	}
 	return left;
 }
 
-/* Take what the peers sent: the number of packets. Thorough: also notice peers that are gone. */
-static uint32_t receive_all(bool thorough)
+static void links_tend(struct vb_fabric *fabric)
 {
-	_Atomic(struct vb_peer_rx *) *list;
-	uint32_t count, received = 0;
+	for (struct vb_link *link = fabric->receivers; link; link = link->next_receiver)
+		if (link->ops->tend)
+			link->ops->tend(link);
+}
 
-	vb_peer_accept();
-	if (thorough &&
-	    __builtin_expect(atomic_load_explicit(&vb_peer_missed, memory_order_relaxed), 0))
-		vb_peer_accept_missed();
-	count = vb_peer_inbound(&list);
-	for (uint32_t i = 0; i < count; i++) {
-		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
-		bool gone =
-			thorough && rx->peer->generation != vb_registry_generation(rx->peer->slot);
+/* Descriptors that became readable: links hear of them before they are polled. */
+static void take_descriptors(struct vb_fabric *fabric)
+{
+	int fd;
 
-		/* It wrote nothing more once it was gone, so what it wrote is seen now. */
-		if (vb_ring_pending(&rx->ring))
-			received += drain(rx);
-		else if (gone)
-			vb_peer_forget(rx);
-	}
-	return received;
+	if (__builtin_expect(!atomic_load_explicit(&fabric->watched, memory_order_relaxed), 1))
+		return;
+	while ((fd = vb_wait_take(&fabric->wait)) >= 0)
+		for (struct vb_link *link = fabric->receivers; link; link = link->next_receiver)
+			if (link->ops->readable && link->ops->readable(link, fd))
+				break;
 }
 
 /*
@@ -183,49 +160,49 @@ static uint32_t receive_all(bool thorough)
  * rest then. The background thread sees to it where the poller does not. Several at once are a
  * stream, whose sender waits for acknowledgements: put off, they would come when it has stopped.
  */
-static bool may_put_off(uint32_t received)
+static bool may_put_off(struct vb_fabric *fabric, uint32_t received)
 {
 	return received == 1 &&
-	       atomic_load_explicit(wake_word(), memory_order_relaxed) == VB_WAKE_POLLED;
+	       atomic_load_explicit(wake_word(fabric), memory_order_relaxed) == VB_WAKE_POLLED;
 }
 
-static bool progress(bool thorough)
+static bool progress(struct vb_fabric *fabric, bool thorough)
 {
 	enum vb_pending pending;
 	uint32_t received;
 	bool all, worked;
 
 	vb_read_lock();
-	received = receive_all(thorough);
+	received = receive_all(fabric, thorough);
 	/* With nothing of its own to do, a thread does what others have left. */
 	all = thorough || !received;
-	pending = vb_fabric.sink->pending(all);
-	worked = pending != VB_PENDING_NONE && !may_put_off(received);
+	pending = fabric->sink->pending(fabric->card, all);
+	worked = pending != VB_PENDING_NONE && !may_put_off(fabric, received);
 	if (worked)
-		vb_fabric.sink->work(all);
+		fabric->sink->work(fabric->card, all);
 	vb_read_unlock();
 	/* To try in vain, because a ring has no room, is not to do something: its reader needs a core. */
 	return received || (worked && pending == VB_PENDING_RUNNABLE);
 }
 
-bool vb_fabric_progress(void)
+bool vb_fabric_progress(struct vb_fabric *fabric)
 {
-	return progress(true);
+	return progress(fabric, true);
 }
 
 /* --- pollers ---------------------------------------------------------------------------------- */
 
 /* While POLLED: show the background thread that this tick has seen enough polls. */
-static void keep_polled(void)
+static void keep_polled(struct vb_fabric *fabric)
 {
-	uint32_t tick = atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed);
+	uint32_t tick = atomic_load_explicit(&fabric->tick, memory_order_relaxed);
 
 	if (poller.tick != tick) {
 		poller.tick = tick;
 		poller.in_tick = 0;
 	}
 	if (++poller.in_tick == POLLS_TO_SETTLE)
-		atomic_store_explicit(&vb_fabric.polled, tick, memory_order_relaxed);
+		atomic_store_explicit(&fabric->polled, tick, memory_order_relaxed);
 }
 
 /*
@@ -233,7 +210,7 @@ static void keep_polled(void)
  * short time. A program that mostly looks at memory, and at its CQ now and then, leaves the rings
  * to the background thread.
  */
-static bool is_poller(void)
+static bool is_poller(struct vb_fabric *fabric)
 {
 	uint64_t now, last = poller.marked;
 
@@ -242,138 +219,139 @@ static bool is_poller(void)
 	now = poller.marked = vb_now_ns();
 	return now - last < SETTLE_NS &&
 	       (poller.polls >= POLLS_IF_ARMED ||
-		!atomic_load_explicit(&vb_fabric.armed, memory_order_relaxed));
+		!atomic_load_explicit(&fabric->armed, memory_order_relaxed));
 }
 
-static void settle(void)
+static void settle(struct vb_fabric *fabric)
 {
-	uint32_t state = atomic_load_explicit(wake_word(), memory_order_relaxed);
+	uint32_t state = atomic_load_explicit(wake_word(fabric), memory_order_relaxed);
 
 	poller.polls++;
 	if (state == VB_WAKE_POLLED) {
-		keep_polled();
+		keep_polled(fabric);
 		return;
 	}
-	if (!is_poller())
+	if (!is_poller(fabric))
 		return;
-	atomic_store_explicit(&vb_fabric.tick_start, poller.marked, memory_order_relaxed);
-	atomic_store_explicit(&vb_fabric.polled,
-			      atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed),
+	atomic_store_explicit(&fabric->tick_start, poller.marked, memory_order_relaxed);
+	atomic_store_explicit(&fabric->polled,
+			      atomic_load_explicit(&fabric->tick, memory_order_relaxed),
 			      memory_order_relaxed);
-	if (atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_POLLED,
+	if (atomic_compare_exchange_strong_explicit(wake_word(fabric), &state, VB_WAKE_POLLED,
 						    memory_order_seq_cst, memory_order_seq_cst) &&
-	    state != VB_WAKE_BUSY)             /* perhaps a damaged word: vb_peer_wake() */
-		vb_wait_wake(&vb_fabric.wait); /* from now on it looks every tick */
+	    state != VB_WAKE_BUSY)           /* perhaps a damaged word: vb_peer_wake() */
+		vb_wait_wake(&fabric->wait); /* from now on it looks every tick */
 }
 
 /*
  * A poller must be quick when its peer is, and must not keep the peer from running when cores are
  * short: after a while without anything it lets others run between looks.
  */
-bool vb_fabric_poll(void)
+bool vb_fabric_poll(struct vb_fabric *fabric)
 {
-	bool any = progress(poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
+	bool any;
 
+	poller_turn_to(fabric);
+	any = progress(fabric, poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
 	poller.idle = any ? 0 : poller.idle + 1;
-	settle();
+	settle(fabric);
 	if (__builtin_expect(poller.idle && poller.idle % POLLS_TO_YIELD == 0, 0))
 		sched_yield();
 	return any;
 }
 
-void vb_fabric_armed(int change)
+void vb_fabric_armed(struct vb_fabric *fabric, int change)
 {
 	uint32_t polled = VB_WAKE_POLLED;
 
+	poller_turn_to(fabric);
 	poller.polls = 0;
-	atomic_fetch_add_explicit(&vb_fabric.armed, change, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&fabric->armed, change, memory_order_seq_cst);
 	if (change > 0 &&
-	    atomic_compare_exchange_strong_explicit(wake_word(), &polled, VB_WAKE_SLEEP,
+	    atomic_compare_exchange_strong_explicit(wake_word(fabric), &polled, VB_WAKE_SLEEP,
 						    memory_order_seq_cst, memory_order_seq_cst)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
 		vb_barrier_heavy();
-		vb_fabric_progress();
+		vb_fabric_progress(fabric);
 	}
 }
 
-void vb_fabric_unpolled(void)
+void vb_fabric_unpolled(struct vb_fabric *fabric)
 {
 	/* A forked child has no segment: what it has was made by its parent. */
-	if (!vb_segment_self || atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
+	if (!fabric->segment || atomic_load_explicit(&fabric->unpolled, memory_order_relaxed))
 		return;
-	atomic_store_explicit(&vb_segment_self->wants_fence, 1, memory_order_seq_cst);
+	atomic_store_explicit(&fabric->segment->wants_fence, 1, memory_order_seq_cst);
 	/*
 	 * A sender that missed wants_fence published before this barrier, so the next scan sees it.
 	 */
 	vb_barrier_heavy();
-	atomic_store_explicit(&vb_fabric.unpolled, true, memory_order_seq_cst);
+	atomic_store_explicit(&fabric->unpolled, true, memory_order_seq_cst);
 }
 
-void vb_fabric_freed(size_t bytes)
+void vb_fabric_freed(struct vb_fabric *fabric, size_t bytes)
 {
 	if (vb_heap_freed(bytes))
-		vb_fabric_kick(); /* it must not sleep beyond that moment */
+		vb_fabric_kick(fabric); /* it must not sleep beyond that moment */
 }
 
-void vb_fabric_kick(void)
+void vb_fabric_kick(struct vb_fabric *fabric)
 {
-	atomic_store_explicit(&vb_fabric.kicked, true,
+	atomic_store_explicit(&fabric->kicked, true,
 			      memory_order_seq_cst); /* seq_cst; pairs with rest() */
-	if (atomic_load_explicit(&vb_fabric.resting, memory_order_seq_cst) &&
-	    atomic_exchange_explicit(&vb_fabric.resting, false, memory_order_seq_cst)) {
+	if (atomic_load_explicit(&fabric->resting, memory_order_seq_cst) &&
+	    atomic_exchange_explicit(&fabric->resting, false, memory_order_seq_cst)) {
 		uint32_t sleeping = VB_WAKE_SLEEP;
 
-		atomic_compare_exchange_strong_explicit(wake_word(), &sleeping, VB_WAKE_BUSY,
+		atomic_compare_exchange_strong_explicit(wake_word(fabric), &sleeping, VB_WAKE_BUSY,
 							memory_order_seq_cst, memory_order_seq_cst);
-		vb_wait_wake(&vb_fabric.wait);
+		vb_wait_wake(&fabric->wait);
 	}
 }
 
-static _Thread_local bool is_background;
+static _Thread_local struct vb_fabric *background_of; /* NULL: this is no background thread */
 
-bool vb_fabric_attends(void)
+bool vb_fabric_attends(struct vb_fabric *fabric)
 {
 	/* List written, state read; pairs with retry_blocked(): state written, list read. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return is_background || !vb_segment_self ||
-	       atomic_load_explicit(wake_word(), memory_order_relaxed) != VB_WAKE_SLEEP;
+	return background_of == fabric || !fabric->segment ||
+	       atomic_load_explicit(wake_word(fabric), memory_order_relaxed) != VB_WAKE_SLEEP;
 }
 
 /* --- the background thread -------------------------------------------------------------------- */
 
-/* The rings are looked at once, and *left is what that look found. */
-static bool nothing_left(enum left *left)
+/* The links are looked at once, and *left is what that look found. */
+static bool nothing_left(struct vb_fabric *fabric, enum vb_link_left *left)
 {
 	/* Pairs with vb_peer_wake. */
-	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
+	if (atomic_load_explicit(&fabric->unpolled, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		vb_barrier_heavy();
-	return !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
-	       !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst) &&
-	       atomic_load_explicit(&vb_segment_self->asked, memory_order_seq_cst) ==
-		       vb_fabric.answered &&
-	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE &&
-	       (*left = rings_left()) != LEFT_UNREAD &&
-	       atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_seq_cst) ==
-		       atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed);
+	return !atomic_load_explicit(&fabric->kicked, memory_order_seq_cst) &&
+	       !atomic_load_explicit(&fabric->stop, memory_order_seq_cst) &&
+	       atomic_load_explicit(&fabric->segment->asked, memory_order_seq_cst) ==
+		       fabric->answered &&
+	       fabric->sink->pending(fabric->card, true) != VB_PENDING_RUNNABLE &&
+	       (*left = links_left(fabric)) != VB_LEFT_UNREAD;
 }
 
 /*
  * Whether a poller does our work. Judged once a tick: a nap that something cut short says nothing
  * about it.
  */
-static bool is_polled(uint64_t now)
+static bool is_polled(struct vb_fabric *fabric, uint64_t now)
 {
-	if (atomic_load_explicit(wake_word(), memory_order_seq_cst) != VB_WAKE_POLLED)
+	if (atomic_load_explicit(wake_word(fabric), memory_order_seq_cst) != VB_WAKE_POLLED)
 		return false;
-	if (now - atomic_load_explicit(&vb_fabric.tick_start, memory_order_relaxed) < TICK_NS)
+	if (now - atomic_load_explicit(&fabric->tick_start, memory_order_relaxed) < TICK_NS)
 		return true;
-	if (atomic_load_explicit(&vb_fabric.polled, memory_order_relaxed) !=
-	    atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed))
+	if (atomic_load_explicit(&fabric->polled, memory_order_relaxed) !=
+	    atomic_load_explicit(&fabric->tick, memory_order_relaxed))
 		return false;
-	atomic_store_explicit(&vb_fabric.tick_start, now, memory_order_relaxed);
-	atomic_fetch_add_explicit(&vb_fabric.tick, 1, memory_order_relaxed);
+	atomic_store_explicit(&fabric->tick_start, now, memory_order_relaxed);
+	atomic_fetch_add_explicit(&fabric->tick, 1, memory_order_relaxed);
 	return true;
 }
 
@@ -384,13 +362,13 @@ static uint64_t tick_end(uint64_t until, uint64_t now)
 }
 
 /* The poller looks at the rings; timers and kicks are ours. */
-static void nap(uint64_t until, uint64_t now)
+static void nap(struct vb_fabric *fabric, uint64_t until, uint64_t now)
 {
-	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
-	if (until > now && !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
-	    !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst))
-		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_POLLED, tick_end(until, now));
-	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
+	atomic_store_explicit(&fabric->resting, true, memory_order_seq_cst);
+	if (until > now && !atomic_load_explicit(&fabric->kicked, memory_order_seq_cst) &&
+	    !atomic_load_explicit(&fabric->stop, memory_order_seq_cst))
+		vb_wait_sleep(&fabric->wait, VB_WAKE_POLLED, tick_end(until, now));
+	atomic_store_explicit(&fabric->resting, false, memory_order_seq_cst);
 }
 
 /*
@@ -398,13 +376,13 @@ static void nap(uint64_t until, uint64_t now)
  * woken us. Trying once more, now that we are seen asleep, either sends or asks for the wake-up
  * anew.
  */
-static void retry_blocked(void)
+static void retry_blocked(struct vb_fabric *fabric)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_fabric_attends() */
-	if (vb_fabric.sink->pending(true) != VB_PENDING_BLOCKED)
+	if (fabric->sink->pending(fabric->card, true) != VB_PENDING_BLOCKED)
 		return;
 	vb_read_lock();
-	vb_fabric.sink->work(true);
+	fabric->sink->work(fabric->card, true);
 	vb_read_unlock();
 }
 
@@ -414,17 +392,15 @@ static void retry_blocked(void)
  * background thread looks again at once, afterwards it sleeps. Without that it would take the core
  * that the reader needs.
  */
-static bool reader_is_quick(void)
+static bool reader_is_quick(struct vb_fabric *fabric)
 {
-	static unsigned int looks; /* of the background thread, in a row */
-
-	if (rings_left() != LEFT_BEING_READ) {
-		looks = 0;
+	if (links_left(fabric) != VB_LEFT_BEING_READ) {
+		fabric->looks = 0;
 		return false;
 	}
-	if (looks == LOOKS_AT_READER)
+	if (fabric->looks == LOOKS_AT_READER)
 		return false;
-	looks++;
+	fabric->looks++;
 	sched_yield();
 	return true;
 }
@@ -433,25 +409,25 @@ static bool reader_is_quick(void)
  * Nobody polls: sleep until a peer, a kick or the next timer wakes us. The reader of a ring may leave
  * packets in it, and wakes nobody: where there is one, for a tick at most.
  */
-static void rest(uint64_t until, uint64_t now)
+static void rest(struct vb_fabric *fabric, uint64_t until, uint64_t now)
 {
-	uint32_t state = atomic_load_explicit(wake_word(), memory_order_seq_cst);
-	enum left left;
+	uint32_t state = atomic_load_explicit(wake_word(fabric), memory_order_seq_cst);
+	enum vb_link_left left;
 
-	if (reader_is_quick())
+	if (reader_is_quick(fabric))
 		return;
 	if (state != VB_WAKE_SLEEP &&
-	    !atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_SLEEP,
+	    !atomic_compare_exchange_strong_explicit(wake_word(fabric), &state, VB_WAKE_SLEEP,
 						     memory_order_seq_cst, memory_order_seq_cst))
 		return;
-	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
-	retry_blocked();
-	if (until > now && nothing_left(&left))
-		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP,
-			      left == LEFT_BEING_READ ? tick_end(until, now) : until);
-	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
+	atomic_store_explicit(&fabric->resting, true, memory_order_seq_cst);
+	retry_blocked(fabric);
+	if (until > now && nothing_left(fabric, &left))
+		vb_wait_sleep(&fabric->wait, VB_WAKE_SLEEP,
+			      left == VB_LEFT_BEING_READ ? tick_end(until, now) : until);
+	atomic_store_explicit(&fabric->resting, false, memory_order_seq_cst);
 	state = VB_WAKE_SLEEP;
-	atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_BUSY,
+	atomic_compare_exchange_strong_explicit(wake_word(fabric), &state, VB_WAKE_BUSY,
 						memory_order_seq_cst, memory_order_seq_cst);
 }
 
@@ -489,15 +465,15 @@ static uint64_t return_heap(uint64_t timer)
 }
 
 /* Pairs with vb_fabric_ask(). */
-static void take_questions(void)
+static void take_questions(struct vb_fabric *fabric)
 {
-	uint32_t asked = atomic_load_explicit(&vb_segment_self->asked, memory_order_acquire);
+	uint32_t asked = atomic_load_explicit(&fabric->segment->asked, memory_order_acquire);
 
-	if (__builtin_expect(asked == vb_fabric.answered, 1))
+	if (__builtin_expect(asked == fabric->answered, 1))
 		return;
-	vb_fabric.answered = asked;
-	if (vb_fabric.sink->asked)
-		vb_fabric.sink->asked();
+	fabric->answered = asked;
+	if (fabric->sink->asked)
+		fabric->sink->asked(fabric->card);
 }
 
 /*
@@ -506,109 +482,118 @@ static void take_questions(void)
  * with (get_robust_list(2)). The word is a lock that this thread is taking, for ever, so that no list
  * lies in memory that others can write.
  */
-static void show_life(void)
+static void show_life(struct vb_fabric *fabric)
 {
-	static struct robust_list_head head;
+	struct robust_list_head *head = &fabric->life;
 
-	atomic_store_explicit(&vb_segment_self->life, (uint32_t)gettid(), memory_order_relaxed);
-	head.list.next = &head.list;
-	head.futex_offset = 0;
-	head.list_op_pending = (struct robust_list *)&vb_segment_self->life;
-	syscall(SYS_set_robust_list, &head, sizeof(head));
+	atomic_store_explicit(&fabric->segment->life, (uint32_t)gettid(), memory_order_relaxed);
+	head->list.next = &head->list;
+	head->futex_offset = 0;
+	head->list_op_pending = (struct robust_list *)&fabric->segment->life;
+	syscall(SYS_set_robust_list, head, sizeof(*head));
 }
 
 static void *background(void *arg)
 {
-	show_life();
-	atomic_store_explicit(&vb_fabric.thread_id, gettid(), memory_order_release);
-	is_background = true;
+	struct vb_fabric *fabric = arg;
+
+	show_life(fabric);
+	atomic_store_explicit(&fabric->thread_id, gettid(), memory_order_release);
+	background_of = fabric;
 	prctl(PR_SET_NAME, "verbatim");
 	ask_for_short_slices();
-	while (!atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst)) {
-		bool polled = is_polled(vb_now_ns()), any;
+	while (!atomic_load_explicit(&fabric->stop, memory_order_seq_cst)) {
+		bool polled = is_polled(fabric, vb_now_ns()), any;
 		uint64_t timer;
 
-		atomic_store_explicit(&vb_fabric.kicked, false, memory_order_seq_cst);
+		atomic_store_explicit(&fabric->kicked, false, memory_order_seq_cst);
 		vb_thread_attend();
+		take_descriptors(fabric);
 		vb_read_lock();
-		any = !polled && receive_all(true);
-		timer = vb_fabric.sink->work(true);
+		any = !polled && receive_all(fabric, true);
+		timer = fabric->sink->work(fabric->card, true);
 		vb_read_unlock();
-		vb_peer_collect();
-		take_questions();
+		links_tend(fabric);
+		take_questions(fabric);
 		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
 			timer = return_heap(timer);
 		if (polled)
-			nap(timer, vb_now_ns());
-		else if (!any && vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE)
-			rest(timer, vb_now_ns());
+			nap(fabric, timer, vb_now_ns());
+		else if (!any && fabric->sink->pending(fabric->card, true) != VB_PENDING_RUNNABLE)
+			rest(fabric, timer, vb_now_ns());
 	}
 	return NULL;
 }
 
-static void stop_thread(void)
+static void stop_thread(struct vb_fabric *fabric)
 {
-	vb_registry_watch(0);
-	atomic_store_explicit(&vb_fabric.stop, true, memory_order_seq_cst);
-	vb_fabric_kick();
-	pthread_join(vb_fabric.thread, NULL);
+	vb_registry_watch(fabric->registry, 0);
+	atomic_store_explicit(&fabric->stop, true, memory_order_seq_cst);
+	vb_fabric_kick(fabric);
+	pthread_join(fabric->thread, NULL);
 }
 
-static int start_thread(void)
+/* A descriptor became readable, or the thread is to attend. */
+static void wake_self(void *arg)
 {
-	static const struct vb_thread_attr attr = { .wake = vb_fabric_kick };
+	vb_fabric_kick(arg);
+}
+
+static int start_thread(struct vb_fabric *fabric)
+{
+	static const struct vb_thread_attr attr = { .wake = wake_self };
 	pid_t id;
 	int ret;
 
-	atomic_store_explicit(&vb_fabric.thread_id, 0, memory_order_relaxed);
-	ret = vb_thread_start(&vb_fabric.thread, &attr, background, NULL);
+	atomic_store_explicit(&fabric->thread_id, 0, memory_order_relaxed);
+	ret = vb_thread_start(&fabric->thread, &attr, background, fabric);
 	if (ret)
 		return ret;
-	while (!(id = atomic_load_explicit(&vb_fabric.thread_id, memory_order_acquire)))
+	while (!(id = atomic_load_explicit(&fabric->thread_id, memory_order_acquire)))
 		sched_yield();
 	/* Peers name our memory by it, and see by it that the process executes another program. */
-	vb_registry_watch(id);
+	vb_registry_watch(fabric->registry, id);
 	return 0;
-}
-
-/* A descriptor became readable. */
-static void wake_self(void *arg)
-{
-	vb_fabric_kick();
 }
 
 /* --- start, stop, fork ------------------------------------------------------------------------ */
 
 static void fabric_prepare(void)
 {
-	pthread_mutex_lock(&vb_fabric.start_lock);
+	pthread_mutex_lock(&start_lock);
 }
 
 static void fabric_parent(void)
 {
-	pthread_mutex_unlock(&vb_fabric.start_lock);
+	pthread_mutex_unlock(&start_lock);
 }
 
-static void reset_in_child(void)
+static void reset_in_child(struct vb_fabric *fabric)
 {
-	if (!vb_fabric.users)
-		return;
-	vb_fabric.users = 0;
-	atomic_store_explicit(&vb_fabric.sending, 0, memory_order_relaxed);
-	atomic_fetch_add_explicit(&vb_fabric.epoch, 1, memory_order_relaxed);
-	vb_wait_init(&vb_fabric.wait, wake_self,
-		     NULL);     /* its watcher, if there was one, is the parent's */
-	vb_segment_self = NULL; /* the mapping was not inherited */
-	vb_barrier_forget();
-	vb_registry_forked();
-	vb_tracer_reset(true);
-	vb_peer_reset(true);
+	fabric->users = 0;
+	atomic_store_explicit(&fabric->sending, 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&fabric->shown.epoch, 1, memory_order_relaxed);
+	/* its watcher, if there was one, is the parent's */
+	vb_wait_init(&fabric->wait, wake_self, fabric);
+	fabric->shown.told = NULL;
+	fabric->segment = NULL; /* the mapping was not inherited */
+	vb_registry_forked(fabric->registry);
+	for (struct vb_link *link = fabric->links; link; link = link->next)
+		if (link->ops->forked)
+			link->ops->forked(link);
+	fabric->sink->forked(fabric->card);
 }
 
 static void fabric_forked(void)
 {
-	pthread_mutex_init(&vb_fabric.start_lock, NULL);
-	reset_in_child();
+	struct vb_fabric *fabric, *next;
+
+	pthread_mutex_init(&start_lock, NULL);
+	for (fabric = vb_running_begin(); fabric; fabric = next) {
+		next = vb_running_next(fabric);
+		reset_in_child(fabric);
+	}
+	vb_running_forked();
 }
 
 /* membarrier may be forbidden soon: all threads go over to fences while it still works. */
@@ -633,88 +618,150 @@ static void begin_asking(void)
 	begun = true;
 }
 
-static int start(const struct vb_sink *sink)
+/* membarrier works no more: have all senders use a fence. Allowed in signal handlers. */
+static void want_fences(void)
 {
-	struct vb_slot_info self;
-	int ret;
+	for (struct vb_fabric *f = vb_running_begin(); f; f = vb_running_next(f))
+		atomic_store_explicit(&f->segment->wants_fence, 1, memory_order_seq_cst);
+	vb_running_end();
+}
 
-	begin_asking();
-	ret = vb_registry_join(&self);
-	if (ret)
-		return ret;
-	ret = vb_segment_create(&self);
-	if (ret)
-		goto leave;
-	vb_barrier_register(&vb_segment_self->wants_fence);
-	vb_fabric.sink = sink;
-	vb_wait_init(&vb_fabric.wait, wake_self, NULL);
-	vb_fabric.wait.word = wake_word();
-	vb_fabric.answered = 0; /* as in the new segment */
-	atomic_store_explicit(&vb_fabric.stop, false, memory_order_relaxed);
-	atomic_store_explicit(&vb_fabric.kicked, false, memory_order_relaxed);
-	atomic_store_explicit(&vb_fabric.resting, false, memory_order_relaxed);
-	atomic_store_explicit(&vb_fabric.unpolled, false, memory_order_relaxed);
-	atomic_store_explicit(&vb_fabric.armed, 0, memory_order_relaxed);
-	ret = start_thread();
-	if (ret)
-		goto destroy_segment;
-	vb_reach_start();
-	vb_monitor_start(&self);
-	return 0;
+/* The fabric is among those that run: whoever gives membarrier up from here on sets the word again. */
+static void ask_barrier(struct vb_fabric *fabric)
+{
+	_Atomic uint32_t *wants_fence = &fabric->segment->wants_fence;
 
-destroy_segment:
-	vb_wait_destroy(&vb_fabric.wait);
-	vb_segment_destroy();
-leave:
-	vb_registry_leave();
-	vb_registry_close();
+	if (!vb_barrier_register(want_fences))
+		return; /* as in a new segment */
+	atomic_store_explicit(wants_fence, 0, memory_order_seq_cst);
+	if (!atomic_load_explicit(&vb_barrier_available, memory_order_seq_cst))
+		atomic_store_explicit(wants_fence, 1, memory_order_seq_cst);
+}
+
+static void links_stop(struct vb_fabric *fabric, const struct vb_link *end)
+{
+	for (struct vb_link *link = fabric->links; link != end; link = link->next)
+		if (link->ops->stop)
+			link->ops->stop(link);
+}
+
+/* *end: the first that did not start, which is what links_stop() is to be told. */
+static int links_start(struct vb_fabric *fabric, struct vb_link **end)
+{
+	int ret = 0;
+
+	for (*end = fabric->links; *end; *end = (*end)->next) {
+		ret = (*end)->ops->start ? (*end)->ops->start(*end) : 0;
+		if (ret)
+			break;
+	}
 	return ret;
 }
 
-int vb_fabric_start(const struct vb_sink *sink)
+static void links_linger(struct vb_fabric *fabric)
+{
+	for (struct vb_link *link = fabric->links; link; link = link->next)
+		if (link->ops->linger)
+			link->ops->linger(link);
+}
+
+static int start(struct vb_host *host, const struct vb_sink *sink)
+{
+	static uint32_t number; /* under start_lock */
+	struct vb_fabric *fabric = host->fabric;
+	struct vb_slot_info self;
+	struct vb_link *end;
+	int ret;
+
+	begin_asking();
+	fabric->host = host;
+	fabric->registry = host->meet;
+	fabric->card = host->card;
+	fabric->sink = sink;
+	fabric->number = ++number;
+	vb_links_init(fabric);
+	ret = vb_registry_join(fabric->registry, &self);
+	if (ret)
+		return ret;
+	ret = vb_segment_create(fabric, &self);
+	if (ret)
+		goto leave;
+	vb_wait_init(&fabric->wait, wake_self, fabric);
+	fabric->wait.word = wake_word(fabric);
+	fabric->answered = 0; /* as in the new segment */
+	atomic_store_explicit(&fabric->stop, false, memory_order_relaxed);
+	atomic_store_explicit(&fabric->kicked, false, memory_order_relaxed);
+	atomic_store_explicit(&fabric->resting, false, memory_order_relaxed);
+	atomic_store_explicit(&fabric->unpolled, false, memory_order_relaxed);
+	atomic_store_explicit(&fabric->armed, 0, memory_order_relaxed);
+	vb_running_add(fabric);
+	ask_barrier(fabric);
+	ret = links_start(fabric, &end);
+	if (!ret)
+		ret = start_thread(fabric);
+	if (ret)
+		goto stop_links;
+	vb_monitor_start(fabric->registry, &self);
+	return 0;
+
+stop_links:
+	vb_running_remove(fabric);
+	links_stop(fabric, end);
+	vb_wait_destroy(&fabric->wait);
+	vb_segment_destroy(fabric);
+leave:
+	vb_registry_leave(fabric->registry);
+	vb_registry_close(fabric->registry);
+	return ret;
+}
+
+int vb_fabric_start(struct vb_host *host, const struct vb_sink *sink)
 {
 	VB_NO_CANCEL;
 	int ret = 0;
 
-	pthread_mutex_lock(&vb_fabric.start_lock);
-	if (!vb_fabric.users)
-		ret = start(sink);
+	pthread_mutex_lock(&start_lock);
+	if (!host->fabric->users)
+		ret = start(host, sink);
 	if (!ret)
-		vb_fabric.users++;
-	pthread_mutex_unlock(&vb_fabric.start_lock);
+		host->fabric->users++;
+	pthread_mutex_unlock(&start_lock);
 	if (!ret)
 		vb_born_start();
 	return ret;
 }
 
-void vb_fabric_stop(void)
+static void stop(struct vb_fabric *fabric)
+{
+	links_linger(fabric);
+	vb_running_remove(fabric);
+	stop_thread(fabric);
+	links_stop(fabric, NULL);
+	vb_wait_destroy(&fabric->wait);
+	vb_monitor_stop(fabric->registry);
+	vb_registry_leave(fabric->registry);
+	vb_segment_destroy(fabric);
+	vb_registry_close(fabric->registry);
+	vb_heap_return();
+	atomic_fetch_add_explicit(&fabric->shown.epoch, 1, memory_order_relaxed);
+}
+
+void vb_fabric_stop(struct vb_fabric *fabric)
 {
 	VB_NO_CANCEL;
-	pthread_mutex_lock(&vb_fabric.start_lock);
-	if (vb_fabric.users && !--vb_fabric.users) {
-		vb_frame_linger();
-		vb_reach_stop();
-		stop_thread();
-		vb_wait_destroy(&vb_fabric.wait);
-		vb_peer_reset(false);
-		vb_tracer_reset(false);
-		vb_monitor_stop();
-		vb_registry_leave();
-		vb_segment_destroy();
-		vb_registry_close();
-		vb_heap_return();
-		atomic_fetch_add_explicit(&vb_fabric.epoch, 1, memory_order_relaxed);
-	}
-	pthread_mutex_unlock(&vb_fabric.start_lock);
+	pthread_mutex_lock(&start_lock);
+	if (fabric->users && !--fabric->users)
+		stop(fabric);
+	pthread_mutex_unlock(&start_lock);
 }
 
 /*
- * A program that exits without closing its devices still gives its slot back. What a child has that was
+ * A program that exits without closing its devices still gives its slots back. What a child has that was
  * forked past libc's fork() is its parent's, whose segment is not mapped here.
  */
-static void fabric_exit(void)
+static void leave_slot(struct vb_fabric *fabric)
 {
-	if (!vb_fabric.users || !vb_registry_is_joined())
+	if (!fabric->users || !vb_registry_is_joined(fabric->registry))
 		return;
 	/*
 	 * Acknowledgements that are due. Not where the program exits in a signal handler that came in
@@ -722,27 +769,24 @@ static void fabric_exit(void)
 	 */
 	if (!vb_read_ongoing()) {
 		vb_read_lock();
-		vb_fabric.sink->work(true);
+		fabric->sink->work(fabric->card, true);
 		vb_read_unlock();
 	}
-	vb_frame_linger();
-	vb_registry_leave();
+	links_linger(fabric);
+	vb_registry_leave(fabric->registry);
+}
+
+static void fabric_exit(void)
+{
+	for (struct vb_fabric *f = vb_running_begin(); f; f = vb_running_next(f))
+		leave_slot(f);
+	vb_running_end();
 }
 
 VB_STAGE(FABRIC, .prepare = fabric_prepare, .parent = fabric_parent, .child = fabric_forked,
 	 .exit = fabric_exit);
 
-bool vb_fabric_is_local(const union ibv_gid *gid)
+uint32_t vb_fabric_slot(struct vb_fabric *fabric)
 {
-	return vb_fabric.sink->is_local(gid);
-}
-
-uint32_t vb_fabric_slot(void)
-{
-	return vb_segment_self->slot;
-}
-
-uint32_t vb_fabric_epoch(void)
-{
-	return atomic_load_explicit(&vb_fabric.epoch, memory_order_relaxed);
+	return fabric->segment->slot;
 }

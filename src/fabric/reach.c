@@ -36,6 +36,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "fabric/peer.h"
+#include "fabric/running.h"
 #include "fabric/state.h"
 
 struct vb_reach_file {
@@ -456,15 +457,13 @@ void vb_reach_close(struct vb_reach *reach)
 
 /* --- the own side ------------------------------------------------------------------------------- */
 
-static struct vb_lock show_lock;
-
 /* Tell peers where the table is, once there is one. */
-static void show_table(void)
+static void show_table(struct vb_fabric *fabric)
 {
-	struct vb_segment *segment = vb_segment_self;
+	struct vb_segment *segment = fabric->segment;
 	struct vb_file file;
 
-	vb_lock(&show_lock);
+	vb_lock(&fabric->show_lock);
 	if (!vb_shared_table(&file) &&
 	    !atomic_load_explicit(&segment->shared, memory_order_relaxed)) {
 		segment->shared_fd = file.fd;
@@ -473,21 +472,32 @@ static void show_table(void)
 		/* Pairs with get_head(). */
 		atomic_store_explicit(&segment->shared, 1, memory_order_release);
 	}
-	vb_unlock(&show_lock);
+	vb_unlock(&fabric->show_lock);
+}
+
+/* Memory is the process's: what is shared is shown by each of its hosts, and peers of each may use it. */
+static void show_tables(void)
+{
+	for (struct vb_fabric *f = vb_running_begin(); f; f = vb_running_next(f))
+		show_table(f);
+	vb_running_end();
 }
 
 static void wait_range(uintptr_t base, size_t len)
 {
-	vb_segment_wait_range(base, len);
-	vb_window_wait_range(base, len);
+	for (struct vb_fabric *f = vb_running_begin(); f; f = vb_running_next(f)) {
+		vb_segment_wait_range(f, base, len);
+		vb_window_wait_range(f, base, len);
+	}
+	vb_running_end();
 }
 
-static const struct vb_shared_hooks hooks = { .made = show_table, .wait = wait_range };
+static const struct vb_shared_hooks hooks = { .made = show_tables, .wait = wait_range };
 
-void vb_reach_start(void)
+void vb_reach_start(struct vb_fabric *fabric)
 {
 	vb_shared_set_hooks(&hooks);
-	show_table();
+	show_table(fabric);
 }
 
 void vb_reach_stop(void)

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "host/shared/shared.h"
 
+struct vb_fabric;
 struct vb_peer;
 
 enum {
@@ -48,6 +49,9 @@ char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *p
 /* Nobody uses the peer any more. */
 void vb_reach_close(struct vb_reach *reach);
 
-/* The own side: show the table to peers, and wait for their pins when pages are taken back. */
-void vb_reach_start(void);
+/*
+ * The own side: show the table to peers, and wait for their pins when pages are taken back. Started for each
+ * fabric that runs (running.h); stopped for the process, when none does.
+ */
+void vb_reach_start(struct vb_fabric *fabric);
 void vb_reach_stop(void);

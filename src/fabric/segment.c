@@ -25,34 +25,31 @@ _Static_assert(sizeof(struct vb_segment) +
 		       VB_SEG_MAX_SIZE,
 	       "everything that can be allocated fits");
 
-struct vb_segment *vb_segment_self;
-_Atomic(struct vb_seg_mr *) vb_own_mrs[VB_SEG_MR_CHUNKS];
-
 /*
  * The file is the registry's, and must still be the one that it opened: the program may have closed
  * the descriptor.
  */
-static int grow(uint64_t from, uint64_t to)
+static int grow(struct vb_fabric *fabric, uint64_t from, uint64_t to)
 {
 	struct vb_file file;
-	int ret = vb_registry_segment(&file);
+	int ret = vb_registry_segment(fabric->registry, &file);
 
-	return ret ? ret : vb_file_reserve(file.fd, from, to, vb_registry_root());
+	return ret ? ret : vb_file_reserve(file.fd, from, to, vb_registry_root(fabric->registry));
 }
 
-int vb_segment_create(const struct vb_slot_info *self)
+int vb_segment_create(struct vb_fabric *fabric, const struct vb_slot_info *self)
 {
 	uint64_t size = (sizeof(struct vb_segment) + 4095) & ~4095ull;
 	struct vb_segment *segment;
 	struct vb_file file;
 	int ret;
 
-	atomic_store_explicit(&vb_fabric.grow_lock.held, 0,
+	atomic_store_explicit(&fabric->grow_lock.held, 0,
 			      memory_order_relaxed); /* a thread of our parent's may have had it */
-	vb_fabric.spare_used = 0;
-	ret = vb_registry_segment(&file);
+	fabric->spare_used = 0;
+	ret = vb_registry_segment(fabric->registry, &file);
 	if (!ret)
-		ret = grow(0, size);
+		ret = grow(fabric, 0, size);
 	if (ret)
 		return ret;
 	segment = mmap(NULL, VB_SEG_MAX_SIZE, PROT_NONE, MAP_SHARED, file.fd, 0);
@@ -81,99 +78,102 @@ int vb_segment_create(const struct vb_slot_info *self)
 	atomic_store_explicit(&segment->size, size, memory_order_relaxed);
 	/* A peer that sees the magic sees the rest: pairs with vb_view_open(). */
 	atomic_store_explicit(&segment->magic, VB_SEG_MAGIC, memory_order_release);
-	memset((void *)vb_own_mrs, 0,
-	       sizeof(vb_own_mrs)); /* of an earlier segment, or of our parent's */
-	vb_segment_self = segment;
+	/* of an earlier segment, or of our parent's */
+	memset((void *)&fabric->shown.entries, 0, sizeof(fabric->shown.entries));
+	fabric->segment = segment;
+	fabric->shown.told = &segment->functions;
 	return 0;
 }
 
-void vb_segment_destroy(void)
+void vb_segment_destroy(struct vb_fabric *fabric)
 {
-	vb_barrier_forget();
-	munmap(vb_segment_self, VB_SEG_MAX_SIZE);
-	vb_segment_self = NULL;
+	munmap(fabric->segment, VB_SEG_MAX_SIZE);
+	fabric->shown.told = NULL;
+	fabric->segment = NULL;
 }
 
-/* With vb_fabric.grow_lock. */
-static uint64_t alloc_locked(size_t bytes)
+/* With fabric->grow_lock. */
+static uint64_t alloc_locked(struct vb_fabric *fabric, size_t bytes)
 {
-	uint64_t offset = atomic_load_explicit(&vb_segment_self->size, memory_order_relaxed), size;
+	uint64_t offset = atomic_load_explicit(&fabric->segment->size, memory_order_relaxed), size;
 
 	bytes = (bytes + 63) & ~(size_t)63;
 	size = offset + bytes;
-	if (size > VB_SEG_MAX_SIZE || grow(offset, size) ||
-	    vb_file_uncover(vb_segment_self, offset, size))
+	if (size > VB_SEG_MAX_SIZE || grow(fabric, offset, size) ||
+	    vb_file_uncover(fabric->segment, offset, size))
 		return 0;
-	atomic_store_explicit(&vb_segment_self->size, size, memory_order_release);
+	atomic_store_explicit(&fabric->segment->size, size, memory_order_release);
 	return offset;
 }
 
-uint64_t vb_segment_alloc(size_t bytes)
+uint64_t vb_segment_alloc(struct vb_fabric *fabric, size_t bytes)
 {
 	uint64_t offset;
 
-	vb_lock(&vb_fabric.grow_lock);
-	offset = alloc_locked(bytes);
-	vb_unlock(&vb_fabric.grow_lock);
+	vb_lock(&fabric->grow_lock);
+	offset = alloc_locked(fabric, bytes);
+	vb_unlock(&fabric->grow_lock);
 	return offset;
 }
 
-uint64_t vb_segment_alloc_spare(size_t bytes)
+uint64_t vb_segment_alloc_spare(struct vb_fabric *fabric, size_t bytes)
 {
 	uint64_t offset = 0;
 
-	vb_lock(&vb_fabric.grow_lock);
-	if (bytes <= VB_SEG_SPARE - vb_fabric.spare_used)
-		offset = alloc_locked(bytes);
+	vb_lock(&fabric->grow_lock);
+	if (bytes <= VB_SEG_SPARE - fabric->spare_used)
+		offset = alloc_locked(fabric, bytes);
 	if (offset)
-		vb_fabric.spare_used += (uint32_t)bytes;
-	vb_unlock(&vb_fabric.grow_lock);
+		fabric->spare_used += (uint32_t)bytes;
+	vb_unlock(&fabric->grow_lock);
 	return offset;
 }
 
-void *vb_segment_at(uint64_t offset, size_t bytes)
+void *vb_segment_at(struct vb_fabric *fabric, uint64_t offset, size_t bytes)
 {
-	uint64_t size = atomic_load_explicit(&vb_segment_self->size, memory_order_acquire);
+	uint64_t size = atomic_load_explicit(&fabric->segment->size, memory_order_acquire);
 
-	if (offset < sizeof(*vb_segment_self) || offset > size || bytes > size - offset)
+	if (offset < sizeof(*fabric->segment) || offset > size || bytes > size - offset)
 		return NULL;
-	return (char *)vb_segment_self + offset;
+	return (char *)fabric->segment + offset;
 }
 
 /* Entry index of a directory of chunks. */
-static void *entry(_Atomic uint64_t *chunks, uint32_t chunk_entries, size_t bytes, uint32_t index)
+static void *entry(struct vb_fabric *fabric, _Atomic uint64_t *chunks, uint32_t chunk_entries,
+		   size_t bytes, uint32_t index)
 {
 	_Atomic uint64_t *chunk = &chunks[index / chunk_entries];
 	uint64_t offset = atomic_load_explicit(chunk, memory_order_acquire);
 
 	if (!offset) {
-		vb_lock(&vb_fabric.grow_lock);
+		vb_lock(&fabric->grow_lock);
 		offset = atomic_load_explicit(chunk, memory_order_acquire);
 		if (!offset) {
-			offset = alloc_locked(chunk_entries * bytes);
+			offset = alloc_locked(fabric, chunk_entries * bytes);
 			atomic_store_explicit(chunk, offset, memory_order_release);
 		}
-		vb_unlock(&vb_fabric.grow_lock);
+		vb_unlock(&fabric->grow_lock);
 	}
-	return offset ? (char *)vb_segment_self + offset + index % chunk_entries * bytes : NULL;
+	return offset ? (char *)fabric->segment + offset + index % chunk_entries * bytes : NULL;
 }
 
-struct vb_seg_qp *vb_segment_qp(uint32_t index)
+struct vb_seg_qp *vb_segment_qp(struct vb_fabric *fabric, uint32_t index)
 {
 	if (index >= VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS)
 		return NULL;
-	return entry(vb_segment_self->qp_chunk, VB_SEG_QP_CHUNK, sizeof(struct vb_seg_qp), index);
+	return entry(fabric, fabric->segment->qp_chunk, VB_SEG_QP_CHUNK, sizeof(struct vb_seg_qp),
+		     index);
 }
 
-struct vb_seg_mr *vb_segment_mr(uint32_t index)
+struct vb_seg_mr *vb_segment_mr(struct vb_fabric *fabric, uint32_t index)
 {
 	struct vb_seg_mr *found;
 
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
-	found = entry(vb_segment_self->mr_chunk, VB_SEG_MR_CHUNK, sizeof(*found), index);
+	found = entry(fabric, fabric->segment->mr_chunk, VB_SEG_MR_CHUNK, sizeof(*found), index);
 	if (found)
-		atomic_store_explicit(&vb_own_mrs[index / VB_SEG_MR_CHUNK],
+		atomic_store_explicit(&fabric->shown.entries.mrs[index / VB_SEG_MR_CHUNK],
 				      found - index % VB_SEG_MR_CHUNK, memory_order_release);
 	return found;
 }
@@ -192,7 +192,7 @@ enum { SPINS = 1024, FIRST_PAUSE_NS = 50000, LAST_PAUSE_NS = 5000000, SAY_NS = 1
  * Let others run before the next look at a pin of that slot. After a second the log says for whom we
  * wait.
  */
-static void wait_more(struct patience *p, uint32_t slot)
+static void wait_more(struct vb_fabric *fabric, struct patience *p, uint32_t slot)
 {
 	struct vb_slot_info info;
 	uint64_t now;
@@ -206,7 +206,8 @@ static void wait_more(struct patience *p, uint32_t slot)
 		p->began = now;
 		p->pause_ns = FIRST_PAUSE_NS;
 	}
-	if (!p->said && now - p->began >= SAY_NS && vb_registry_lookup(slot, &info)) {
+	if (!p->said && now - p->began >= SAY_NS &&
+	    vb_registry_lookup(fabric->registry, slot, &info)) {
 		vb_warn("process %d has been copying to or from memory of this one for over a second, which has to wait; is it stopped? Let it go on, or end it",
 			(int)info.pid);
 		p->said = true;
@@ -220,88 +221,90 @@ static void wait_more(struct patience *p, uint32_t slot)
  * Wait until no pin has `want` in the bits of `mask`. False: its process is dead, and left it; what
  * it was is in *left.
  */
-static bool wait_owner(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask,
-		       uint64_t *left)
+static bool wait_owner(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin,
+		       uint64_t want, uint64_t mask, uint64_t *left)
 {
 	struct patience patience = { 0 };
 
 	for (;;) {
 		uint64_t value = atomic_load_explicit(pin, memory_order_acquire);
-		uint32_t generation = vb_registry_generation(slot);
+		uint32_t generation = vb_registry_generation(fabric->registry, slot);
 
 		if (!value || (value & mask) != want)
 			return true;
-		if (((value >> 49) != (generation & 0x7fff) && !vb_registry_lingers(slot)) ||
+		if (((value >> 49) != (generation & 0x7fff) &&
+		     !vb_registry_lingers(fabric->registry, slot)) ||
 		    (generation && patience.spins >= SPINS &&
-		     !vb_registry_alive(slot, generation))) {
+		     !vb_registry_alive(fabric->registry, slot, generation))) {
 			*left = value;
 			return false;
 		}
-		wait_more(&patience, slot);
+		wait_more(fabric, &patience, slot);
 	}
 }
 
 /* The same, and a pin left by a dead process is cleared. */
-static bool wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
+static bool wait_pin(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin, uint64_t want,
+		     uint64_t mask)
 {
 	uint64_t left;
 
-	if (wait_owner(slot, pin, want, mask, &left))
+	if (wait_owner(fabric, slot, pin, want, mask, &left))
 		return true;
 	atomic_compare_exchange_strong_explicit(pin, &left, 0, memory_order_acq_rel,
 						memory_order_acquire);
 	return false;
 }
 
-bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin)
+bool vb_segment_wait_pin(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin)
 {
-	return wait_pin(slot, pin, 1ull << 48, 1ull << 48);
+	return wait_pin(fabric, slot, pin, 1ull << 48, 1ull << 48);
 }
 
-void vb_segment_wait_owner(uint32_t slot, _Atomic uint64_t *pin)
+void vb_segment_wait_owner(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin)
 {
 	uint64_t left;
 
-	wait_owner(slot, pin, 1ull << 48, 1ull << 48, &left);
+	wait_owner(fabric, slot, pin, 1ull << 48, 1ull << 48, &left);
 }
 
-static void wait_unpinned(uint64_t want, uint64_t mask)
+static void wait_unpinned(struct vb_fabric *fabric, uint64_t want, uint64_t mask)
 {
 	atomic_thread_fence(
 		memory_order_seq_cst); /* pairs with the fence of the pinning side, see direct.c */
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
 		for (unsigned int i = 0; i < VB_SEG_PINS; i++)
-			wait_pin(slot, &vb_segment_self->pins[slot][i], want, mask);
+			wait_pin(fabric, slot, &fabric->segment->pins[slot][i], want, mask);
 }
 
-void vb_segment_wait_qp(uint32_t qp_index)
+void vb_segment_wait_qp(struct vb_fabric *fabric, uint32_t qp_index)
 {
-	wait_unpinned(1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24,
+	wait_unpinned(fabric, 1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24,
 		      1ull << 48 | 0xffffull << 24);
 }
 
-void vb_segment_wait_mr(uint32_t mr_index)
+void vb_segment_wait_mr(struct vb_fabric *fabric, uint32_t mr_index)
 {
-	wait_unpinned(1ull << 48 | (mr_index & 0xffffff), 1ull << 48 | 0xffffff);
+	wait_unpinned(fabric, 1ull << 48 | (mr_index & 0xffffff), 1ull << 48 | 0xffffff);
 }
 
 /* Whether a pin is of a key that covers a byte of the range. What a pin names stays as it is. */
-static bool is_within(uint64_t pin, uint64_t base, uint64_t len)
+static bool is_within(struct vb_fabric *fabric, uint64_t pin, uint64_t base, uint64_t len)
 {
-	const struct vb_seg_mr *mr = vb_segment_find_mr(pin & 0xffffff);
+	const struct vb_seg_mr *mr = vb_segment_find_mr(fabric, pin & 0xffffff);
 
 	return mr && mr->length && mr->addr < base + len && base < mr->addr + mr->length;
 }
 
-void vb_segment_wait_range(uintptr_t base, size_t len)
+void vb_segment_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with pin_take() in direct.c */
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
 		for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
-			_Atomic uint64_t *pin = &vb_segment_self->pins[slot][i];
+			_Atomic uint64_t *pin = &fabric->segment->pins[slot][i];
 			uint64_t value = atomic_load_explicit(pin, memory_order_acquire);
 
-			if (__builtin_expect(value != 0, 0) && is_within(value, base, len))
-				wait_pin(slot, pin, value, ~0ull);
+			if (__builtin_expect(value != 0, 0) && is_within(fabric, value, base, len))
+				wait_pin(fabric, slot, pin, value, ~0ull);
 		}
 }

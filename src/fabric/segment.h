@@ -107,29 +107,27 @@ static inline bool vb_segment_has_ended(const struct vb_segment *segment)
 	       FUTEX_OWNER_DIED;
 }
 
-/* The own segment, NULL before vb_fabric_start(). */
-extern struct vb_segment *vb_segment_self;
-
 /* Wait for the pins of keys that cover one of these pages of ours, as they are now. */
-void vb_segment_wait_range(uintptr_t base, size_t len);
+void vb_segment_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len);
 
-int vb_segment_create(const struct vb_slot_info *self);
-void vb_segment_destroy(void);
+int vb_segment_create(struct vb_fabric *fabric, const struct vb_slot_info *self);
+void vb_segment_destroy(struct vb_fabric *fabric);
 /*
  * Allocate in the own segment (64-byte aligned, zeroed); the offset, or 0 where shared memory is
  * full.
  */
-uint64_t vb_segment_alloc(size_t bytes);
+uint64_t vb_segment_alloc(struct vb_fabric *fabric, size_t bytes);
 /* The same for what can be done without: 0 also where it would take what others must have. */
-uint64_t vb_segment_alloc_spare(size_t bytes);
+uint64_t vb_segment_alloc_spare(struct vb_fabric *fabric, size_t bytes);
 
 /* [offset, offset + bytes) of the own segment. */
-void *vb_segment_at(uint64_t offset, size_t bytes);
+void *vb_segment_at(struct vb_fabric *fabric, uint64_t offset, size_t bytes);
 /*
  * A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed.
  */
 struct vb_view {
 	struct vb_segment *head; /* the fixed part */
+	const struct vb_registry *registry; /* in which it was found */
 	uint32_t slot, generation;
 	struct vb_lock lock; /* held while more is mapped */
 	_Atomic(struct vb_seg_qp *) qp[VB_SEG_QP_CHUNKS];
@@ -145,7 +143,8 @@ struct vb_view {
  * 0; -ESRCH where the process is gone or not there yet, -EUCLEAN where the segment is damaged, or
  * -errno of the mapping.
  */
-int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation);
+int vb_view_open(struct vb_view *view, const struct vb_registry *registry, uint32_t slot,
+		 uint32_t generation);
 void vb_view_close(struct vb_view *view);
 /*
  * Map a ring, which is at this offset, once; the same errors, and -ENOENT where it is outside of the
@@ -217,6 +216,6 @@ static inline uint64_t vb_pin(uint32_t generation, uint8_t count, uint32_t qp_in
 }
 
 /* Wait until a pin in that slot's name is gone, or its process: false, and it is cleared. */
-bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin);
+bool vb_segment_wait_pin(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin);
 /* The same, but it stays. */
-void vb_segment_wait_owner(uint32_t slot, _Atomic uint64_t *pin);
+void vb_segment_wait_owner(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t *pin);

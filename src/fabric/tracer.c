@@ -50,51 +50,76 @@ static bool is_restricted(void)
 	return answer;
 }
 
+/* The process has one of it: all of its hosts share their memory, and the right to reach it. */
+static struct {
+	struct vb_lock lock;
+	pid_t wanted;         /* the peer's pid, nobody or all */
+	pid_t allowed;        /* the same, as the kernel was told */
+	unsigned int regions; /* of memory that is not shared */
+} tracer;
+
 static void allow(pid_t who)
 {
 	if (prctl(PR_SET_PTRACER, who == ALL ? PR_SET_PTRACER_ANY : (unsigned long)who, 0, 0, 0))
 		vb_info("peers cannot reach memory directly: PR_SET_PTRACER: %s", strerror(errno));
-	vb_fabric.tracer.allowed = who;
+	tracer.allowed = who;
 }
 
-/* With the lock: say what is true now, where it is not what was said last. */
+/* With the lock: tell the kernel where the wanted tracer has changed. */
 static void update(void)
 {
-	pid_t who = vb_fabric.tracer.regions ? vb_fabric.tracer.wanted : NOBODY;
+	pid_t who = tracer.regions ? tracer.wanted : NOBODY;
 
 	/* A program that has closed itself in may be ended for the question. */
-	if (who != vb_fabric.tracer.allowed && !vb_fault_is_closing_in() && is_restricted())
+	if (who != tracer.allowed && !vb_fault_is_closing_in() && is_restricted())
 		allow(who);
 }
 
 void vb_tracer_allow(pid_t peer)
 {
 	VB_NO_CANCEL;
-	pid_t *wanted = &vb_fabric.tracer.wanted;
+	pid_t *wanted = &tracer.wanted;
 
-	vb_lock(&vb_fabric.tracer.lock);
+	/* Another host of this process needs no right. */
+	if (peer == getpid())
+		return;
+	vb_lock(&tracer.lock);
 	if (*wanted != ALL && *wanted != peer)
 		*wanted = *wanted == NOBODY || (kill(*wanted, 0) && errno == ESRCH) ? peer : ALL;
 	update();
-	vb_unlock(&vb_fabric.tracer.lock);
+	vb_unlock(&tracer.lock);
 }
 
-void vb_fabric_private_memory(int change)
+void vb_fabric_private_memory(struct vb_fabric *fabric, int change)
 {
 	VB_NO_CANCEL;
 
-	vb_lock(&vb_fabric.tracer.lock);
-	vb_fabric.tracer.regions += (unsigned int)change;
+	vb_lock(&tracer.lock);
+	fabric->private_regions += (unsigned int)change;
+	tracer.regions += (unsigned int)change;
 	update();
-	vb_unlock(&vb_fabric.tracer.lock);
+	vb_unlock(&tracer.lock);
 }
 
-void vb_tracer_reset(bool forked)
+void vb_tracer_leave(struct vb_fabric *fabric, bool last)
 {
-	vb_lock(&vb_fabric.tracer.lock);
-	if (vb_fabric.tracer.allowed != NOBODY && !forked && !vb_fault_is_closing_in())
-		allow(NOBODY);
-	vb_fabric.tracer.allowed = vb_fabric.tracer.wanted = NOBODY;
-	vb_fabric.tracer.regions = 0;
-	vb_unlock(&vb_fabric.tracer.lock);
+	vb_lock(&tracer.lock);
+	tracer.regions -= fabric->private_regions;
+	fabric->private_regions = 0;
+	if (!last) {
+		update();
+	} else {
+		if (tracer.allowed != NOBODY && !vb_fault_is_closing_in())
+			allow(NOBODY);
+		tracer.allowed = tracer.wanted = NOBODY;
+	}
+	vb_unlock(&tracer.lock);
+}
+
+void vb_tracer_forked(struct vb_fabric *fabric)
+{
+	fabric->private_regions = 0;
+	tracer.allowed = tracer.wanted = NOBODY;
+	tracer.regions = 0;
+	atomic_store_explicit(&tracer.lock.held, 0, memory_order_relaxed);
 }

@@ -15,7 +15,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct vb_fabric;
+
 /* This process is connected to a peer. Not for the data path. */
 void vb_tracer_allow(pid_t peer);
-/* No peer is left: take back what was allowed. forked: it was the parent's. */
-void vb_tracer_reset(bool forked);
+/* A host has no peers any more; last: nor has another one of this process. Takes back what was allowed for it. */
+void vb_tracer_leave(struct vb_fabric *fabric, bool last);
+/* In a forked child: all that was allowed was the parent's. */
+void vb_tracer_forked(struct vb_fabric *fabric);

@@ -50,7 +50,7 @@ static void unmap_range(void *at, size_t bytes)
 /* A file that is gone belonged to a process that is. */
 static int open_file(const struct vb_view *view)
 {
-	int fd = vb_registry_open_segment(view->slot, view->generation);
+	int fd = vb_registry_open_segment(view->registry, view->slot, view->generation);
 
 	return fd == -ENOENT ? -ESRCH : fd;
 }
@@ -76,12 +76,13 @@ static int open_view(struct vb_view *view, int fd)
 	return magic ? -EUCLEAN : -ESRCH;
 }
 
-int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
+int vb_view_open(struct vb_view *view, const struct vb_registry *registry, uint32_t slot,
+		 uint32_t generation)
 {
 	VB_NO_CANCEL;
 	int fd;
 
-	*view = (struct vb_view){ .slot = slot, .generation = generation };
+	*view = (struct vb_view){ .registry = registry, .slot = slot, .generation = generation };
 	fd = open_file(view);
 	return fd < 0 ? fd : open_view(view, fd);
 }

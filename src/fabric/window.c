@@ -16,17 +16,17 @@
 
 /* --- the owner -------------------------------------------------------------------------------- */
 
-struct vb_window *vb_window_own(uint32_t device)
+struct vb_window *vb_window_own(struct vb_fabric *fabric, uint32_t device)
 {
-	_Atomic uint64_t *place = &vb_segment_self->window[device];
+	_Atomic uint64_t *place = &fabric->segment->window[device];
 	uint64_t offset = atomic_load_explicit(place, memory_order_acquire);
 
 	if (!offset) {
-		offset = vb_segment_alloc(sizeof(struct vb_window));
+		offset = vb_segment_alloc(fabric, sizeof(struct vb_window));
 		/* Pairs with vb_view_map_window(). */
 		atomic_store_explicit(place, offset, memory_order_release);
 	}
-	return offset ? vb_segment_at(offset, sizeof(struct vb_window)) : NULL;
+	return offset ? vb_segment_at(fabric, offset, sizeof(struct vb_window)) : NULL;
 }
 
 void vb_window_begin_maps(struct vb_window *window)
@@ -48,32 +48,32 @@ static uint32_t slot_of(uint64_t busy)
 }
 
 /* False: the process that was busy is gone. */
-static bool wait_idle(struct vb_window_queue *queue)
+static bool wait_idle(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
 
 	if (!busy)
 		return true;
 	if (slot_of(busy) < VB_SLOTS)
-		return vb_segment_wait_pin(slot_of(busy), &queue->busy);
+		return vb_segment_wait_pin(fabric, slot_of(busy), &queue->busy);
 	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed);
 	return false;
 }
 
 /* The same, but that a process ended in the middle is left for vb_window_close() to see. */
-static void wait_unused(struct vb_window_queue *queue)
+static void wait_unused(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
 
 	if (__builtin_expect(busy != 0, 0) && slot_of(busy) < VB_SLOTS)
-		vb_segment_wait_owner(slot_of(busy), &queue->busy);
+		vb_segment_wait_owner(fabric, slot_of(busy), &queue->busy);
 }
 
-void vb_window_wait(struct vb_window *window)
+void vb_window_wait(struct vb_fabric *fabric, struct vb_window *window)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
 	for (uint32_t i = 0; i < VB_WINDOW_QUEUES; i++)
-		wait_unused(&window->queue[i]);
+		wait_unused(fabric, &window->queue[i]);
 }
 
 /* Whether somebody who is at work may be using one of these pages, as far as the maps say. */
@@ -103,13 +103,14 @@ static bool is_of_cq(const struct vb_window_queue *queue, uint64_t base, uint64_
 	       queue->taken - base < len;
 }
 
-void vb_window_wait_range(uintptr_t base, size_t len)
+void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
 	for (uint32_t d = 0; d < VB_WINDOWS; d++) {
 		uint64_t offset =
-			atomic_load_explicit(&vb_segment_self->window[d], memory_order_acquire);
-		struct vb_window *window = offset ? vb_segment_at(offset, sizeof(*window)) : NULL;
+			atomic_load_explicit(&fabric->segment->window[d], memory_order_acquire);
+		struct vb_window *window =
+			offset ? vb_segment_at(fabric, offset, sizeof(*window)) : NULL;
 
 		for (uint32_t i = 0; window && i < VB_WINDOW_QUEUES; i++) {
 			struct vb_window_queue *queue = &window->queue[i];
@@ -118,16 +119,16 @@ void vb_window_wait_range(uintptr_t base, size_t len)
 				    atomic_load_explicit(&queue->busy, memory_order_acquire) != 0,
 				    0) &&
 			    (is_of_cq(queue, base, len) || is_mapped(window, base, len)))
-				wait_unused(queue);
+				wait_unused(fabric, queue);
 		}
 	}
 }
 
-bool vb_window_close(struct vb_window_queue *queue)
+bool vb_window_close(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	atomic_store_explicit(&queue->open, 0, memory_order_seq_cst);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
-	return !wait_idle(queue);
+	return !wait_idle(fabric, queue);
 }
 
 /* The kernel's copies are where stores are. */
@@ -167,7 +168,8 @@ static bool is_meant(const struct vb_window_queue *queue, const struct vb_delive
 }
 
 /* Keep the owner from taking it back; false where it is not lent to us. */
-static bool take(struct vb_window_queue *queue, const struct vb_delivery *d)
+static bool take(const struct vb_segment *self, struct vb_window_queue *queue,
+		 const struct vb_delivery *d)
 {
 	uint32_t open = atomic_load_explicit(&queue->open, memory_order_acquire);
 	uint64_t none = 0;
@@ -175,10 +177,9 @@ static bool take(struct vb_window_queue *queue, const struct vb_delivery *d)
 	if (!open || !is_meant(queue, d))
 		return false;
 	/* seq_cst: busy before open is read again. Pairs with vb_window_close() and vb_window_wait(). */
-	if (!atomic_compare_exchange_strong_explicit(
-		    &queue->busy, &none,
-		    vb_pin(vb_segment_self->generation, 0, vb_segment_self->slot, 0),
-		    memory_order_seq_cst, memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(&queue->busy, &none,
+						     vb_pin(self->generation, 0, self->slot, 0),
+						     memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	if (atomic_load_explicit(&queue->open, memory_order_seq_cst) == open &&
 	    is_meant(queue, d) && queue->key == d->key &&
@@ -399,16 +400,14 @@ enum vb_delivered vb_window_deliver(struct vb_path *path, struct vb_delivery *d)
 	struct vb_window *window;
 	enum vb_delivered done;
 
-	/* Whoever impairs or captures packets wants to see them. */
-	if (!vb_direct_works(path) || d->device >= VB_WINDOWS || d->iov_cnt > VB_DIRECT_MAX_IOV ||
-	    atomic_load_explicit(&vb_fabric_hook, memory_order_relaxed) ||
-	    !vb_peer_known_alive(peer))
+	if (!vb_path_can(path, VB_PATH_DELIVERS) || !vb_direct_works(path) ||
+	    d->device >= VB_WINDOWS || d->iov_cnt > VB_DIRECT_MAX_IOV || !vb_peer_known_alive(peer))
 		return VB_DELIVERED_NOT;
 	window = vb_view_window(&peer->view, d->device);
 	if (!window)
 		return VB_DELIVERED_NOT;
 	queue = &window->queue[vb_window_place(d->to)];
-	if (!take(queue, d))
+	if (!take(peer->self, queue, d))
 		return VB_DELIVERED_NOT;
 	done = deliver(peer, window, queue, d);
 	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))

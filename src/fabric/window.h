@@ -33,6 +33,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct vb_fabric;
 struct vb_path;
 
 enum {
@@ -84,7 +85,7 @@ struct vb_window {
 /* --- the owner -------------------------------------------------------------------------------- */
 
 /* The own window of a device, made with the first call; NULL where shared memory is full. */
-struct vb_window *vb_window_own(uint32_t device);
+struct vb_window *vb_window_own(struct vb_fabric *fabric, uint32_t device);
 
 /* Where a queue with this address is shown, if it is. */
 static inline uint32_t vb_window_place(uint32_t address)
@@ -96,14 +97,14 @@ static inline uint32_t vb_window_place(uint32_t address)
 void vb_window_begin_maps(struct vb_window *window);
 void vb_window_end_maps(struct vb_window *window, uint32_t count);
 /* Wait until nobody uses what was there before. No lock of a queue, no read section. */
-void vb_window_wait(struct vb_window *window);
+void vb_window_wait(struct vb_fabric *fabric, struct vb_window *window);
 /*
  * The same for all windows, as far as somebody may use one of these pages: they are not shared any
  * more. Any locks.
  */
-void vb_window_wait_range(uintptr_t base, size_t len);
+void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len);
 /* Take one back; the same. True where a process ended while it delivered. */
-bool vb_window_close(struct vb_window_queue *queue);
+bool vb_window_close(struct vb_fabric *fabric, struct vb_window_queue *queue);
 
 /* --- a peer ----------------------------------------------------------------------------------- */
 

@@ -44,7 +44,7 @@ struct thread {
 	void *(*run)(void *arg);
 	void *arg;
 	_Atomic unsigned int *count; /* of libc; NULL: it has none that we know */
-	void (*wake)(void);
+	void (*wake)(void *arg);
 	struct thread *next;
 	_Atomic pid_t id; /* 0: it has not come so far */
 	_Atomic uint32_t state;
@@ -152,7 +152,7 @@ static bool thread_ask(struct thread *thread)
 	atomic_store_explicit(&thread->state, ASKED, memory_order_seq_cst);
 	if (!thread->wake)
 		return thread_signal(thread);
-	thread->wake();
+	thread->wake(thread->arg);
 	return true;
 }
 

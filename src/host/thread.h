@@ -27,7 +27,8 @@ struct vb_thread_attr {
 	size_t stack;  /* bytes; 0: as libc has it */
 	bool detached; /* it is not joined */
 	bool computes; /* SIGFPE, SIGILL and SIGTRAP are not blocked either: it runs code of the program */
-	void (*wake)(void); /* has it call vb_thread_attend() soon; NULL: it never does */
+	void (*wake)(
+		void *arg); /* with the thread's: has it call vb_thread_attend() soon; NULL: it never does */
 };
 
 VB_PUBLIC extern const struct vb_thread_attr vb_thread_detached;

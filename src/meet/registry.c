@@ -2,7 +2,7 @@
 /*
  * Owns the registry file and its slots. Where it lies is in registry_dir.h.
  *
- *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made; a byte per slot is
+ *	DIRECTORY/registry            struct vb_registry_file (registry_file.h): 256 slots, reserved when the file is made; a byte per slot is
  *	                              locked while its process is there (registry_life.h)
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot
  *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
@@ -51,10 +51,9 @@
 #include "base/log.h"
 #include "host/patch/patch.h"
 #include "meet/registry_dir.h"
+#include "meet/registry_file.h"
 #include "meet/registry_life.h"
 #include "host/signals.h"
-
-#define REGISTRY_MAGIC 0x3476676572626576ull /* "vebregv4" */
 
 /*
  * How long to wait for the lock, in milliseconds. It is held for some, unless its holder is
@@ -66,55 +65,16 @@ enum {
 	REAP_MS = 10,   /* in the middle of other work; whoever has the lock reaps, too */
 };
 
-struct slot {
-	_Atomic uint32_t pid;        /* 0: empty */
-	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
-	_Atomic uint64_t claims;     /* devices of which the process is the only user, a bit each */
-	uint64_t reserved[2];
-	_Atomic uint32_t
-		thread; /* that lives as long as the program; 0: none yet, or not any more */
-	_Atomic uint32_t sniffs;            /* 1: it wants to see the packets of queue pairs */
-	struct vb_slot_doorbells doorbells; /* counters of its owner, for `verbatim ps -v` */
-};
+_Static_assert(sizeof(((struct vb_registry_place *)0)->name) == VB_DIR_NAME_MAX, "a whole name");
 
-struct registry_file {
-	uint64_t magic;
-	_Atomic uint32_t next; /* where the search for an empty slot starts: reuse is put off */
-	uint32_t reserved0;
-	_Atomic uint64_t
-		listeners[VB_SLOTS / 64]; /* a bit per slot; set and cleared by its owner */
-	/*
-	 * Bit 0: a slot sniffs, or one did whose owner died. Above it, the number of times that one began:
-	 * who finds no sniffer clears the bit only where none began meanwhile.
-	 */
-	_Atomic uint64_t sniffed;
-	_Atomic uint64_t turns; /* counts those who had the lock of the file, each when it had it */
-	struct slot slot[VB_SLOTS];
-};
+#define NO_PLACE ((struct vb_registry_place){ .dir = VB_NO_FILE, .lock = VB_NO_FILE })
 
-_Static_assert(sizeof(struct slot) == 64 && offsetof(struct registry_file, slot) == 64, "layout");
+const _Atomic uint64_t vb_registry_not_sniffed;
 
-/* One registry directory, open; lock is its registry file. */
-struct place {
-	struct vb_file dir, lock;
-	struct registry_file *file; /* mapped; NULL: not yet */
-	char name[VB_DIR_NAME_MAX];
-};
-
-#define NO_PLACE ((struct place){ .dir = VB_NO_FILE, .lock = VB_NO_FILE })
-
-static struct {
-	struct place place;     /* in which this process has joined */
-	struct vb_file segment; /* its segment file */
-	struct vb_life life;    /* the lock of its slot */
-	char root[PATH_MAX];
-	struct vb_slot_info self;
-} registry = { .place = { .dir = { .fd = -1 }, .lock = { .fd = -1 } }, .segment = { .fd = -1 } };
-
-static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static const _Atomic uint64_t not_sniffed;
-const _Atomic uint64_t *_Atomic vb_registry_sniffed_at = &not_sniffed;
+void vb_registry_init(struct vb_registry *registry)
+{
+	*registry = (struct vb_registry)VB_REGISTRY_INIT;
+}
 
 static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generation)
 {
@@ -131,7 +91,7 @@ static char *shown_name(char name[32], uint32_t slot, uint32_t generation)
  * Whether the process in a slot with this pid is there. A program that has closed our descriptors
  * cannot ask for locks: to it, a process is there as long as a process has that pid.
  */
-static bool process_is_there(const struct place *place, uint32_t index, uint32_t pid)
+static bool process_is_there(const struct vb_registry_place *place, uint32_t index, uint32_t pid)
 {
 	enum vb_life_state life =
 		vb_file_is_open(&place->lock) ? vb_life_of(place->lock.fd, index) : VB_LIFE_UNKNOWN;
@@ -167,7 +127,7 @@ static bool wait_more(struct patience *p)
 	return true;
 }
 
-static void count_turn(struct registry_file *file)
+static void count_turn(struct vb_registry_file *file)
 {
 	atomic_fetch_add_explicit(&file->turns, 1, memory_order_relaxed);
 }
@@ -176,7 +136,7 @@ static void count_turn(struct registry_file *file)
 static uint64_t read_turns(int fd)
 {
 	uint64_t turns;
-	off_t at = offsetof(struct registry_file, turns);
+	off_t at = offsetof(struct vb_registry_file, turns);
 
 	return pread(fd, &turns, sizeof(turns), at) == sizeof(turns) ? turns : 0;
 }
@@ -186,8 +146,8 @@ static uint64_t read_turns(int fd)
  * lock one after the other: /proc/locks would not tell, where one has just given it back. False, after
  * a log line, where one has it for too long.
  */
-static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock,
-		      uint64_t turns)
+static bool is_moving(struct patience *p, const char *root, const char *name,
+		      const struct vb_file *lock, uint64_t turns)
 {
 	pid_t holder;
 
@@ -202,28 +162,28 @@ static bool is_moving(struct patience *p, const char *name, const struct vb_file
 	if (holder > 0)
 		vb_error(
 			"process %d keeps %s/%s/registry locked; is it stopped? Let it go on, or end it",
-			(int)holder, registry.root, name);
+			(int)holder, root, name);
 	else
 		vb_error("%s/%s/registry stays locked, by a process that is not visible from here",
-			 registry.root, name);
+			 root, name);
 	return false;
 }
 
 /* With signals blocked: 0, -EWOULDBLOCK, or -EBADF where the program has closed our descriptor. */
-static int try_lock(void)
+static int try_lock(struct vb_registry *registry)
 {
 	int ret = 0;
 
-	if (pthread_mutex_trylock(&own_lock))
+	if (pthread_mutex_trylock(&registry->own_lock))
 		return -EWOULDBLOCK;
-	if (!vb_file_is_open(&registry.place.lock))
+	if (!vb_file_is_open(&registry->place.lock))
 		ret = -EBADF;
-	else if (flock(registry.place.lock.fd, LOCK_EX | LOCK_NB))
+	else if (flock(registry->place.lock.fd, LOCK_EX | LOCK_NB))
 		ret = -errno;
 	if (ret)
-		pthread_mutex_unlock(&own_lock);
+		pthread_mutex_unlock(&registry->own_lock);
 	else
-		count_turn(registry.place.file);
+		count_turn(registry->place.file);
 	return ret;
 }
 
@@ -231,92 +191,55 @@ static int try_lock(void)
  * Lock the registry that we have joined; 0, or -errno: nothing is locked then, and signals are as
  * before. At JOIN_MS a log line says who has it.
  */
-static int lock_registry(unsigned int ms, sigset_t *before)
+static int lock_registry(struct vb_registry *registry, unsigned int ms, sigset_t *before)
 {
 	struct patience left = patience(ms);
 	int ret;
 
 	for (;;) {
 		vb_signal_block(before);
-		ret = try_lock();
+		ret = try_lock(registry);
 		if (!ret)
 			return 0;
 		vb_signal_unblock(before);
 		if (ret != -EWOULDBLOCK)
 			return ret;
 		if (!wait_more(&left) &&
-		    (ms < JOIN_MS || !is_moving(&left, registry.place.name, &registry.place.lock,
-						read_turns(registry.place.lock.fd))))
+		    (ms < JOIN_MS ||
+		     !is_moving(&left, registry->root, registry->place.name, &registry->place.lock,
+				read_turns(registry->place.lock.fd))))
 			return -ETIMEDOUT;
 	}
 }
 
-static void unlock_registry(const sigset_t *before)
+static void unlock_registry(struct vb_registry *registry, const sigset_t *before)
 {
-	flock(registry.place.lock.fd, LOCK_UN);
-	pthread_mutex_unlock(&own_lock);
+	flock(registry->place.lock.fd, LOCK_UN);
+	pthread_mutex_unlock(&registry->own_lock);
 	vb_signal_unblock(before);
 }
 
 /* ---- slots ---- */
 
-static void set_listener(uint32_t index, bool listens)
-{
-	_Atomic uint64_t *word = &registry.place.file->listeners[index / 64];
-
-	if (listens)
-		atomic_fetch_or_explicit(word, 1ull << index % 64, memory_order_acq_rel);
-	else
-		atomic_fetch_and_explicit(word, ~(1ull << index % 64), memory_order_acq_rel);
-}
-
-static void begin_sniffing(uint32_t index)
-{
-	struct registry_file *file = registry.place.file;
-	uint64_t old = atomic_load_explicit(&file->sniffed, memory_order_relaxed);
-
-	/* The slot first; seq_cst, here and below: it is seen, or the number has changed. */
-	atomic_store_explicit(&file->slot[index].sniffs, 1, memory_order_seq_cst);
-	while (!atomic_compare_exchange_weak_explicit(&file->sniffed, &old, (old + 2) | 1,
-						      memory_order_seq_cst, memory_order_relaxed))
-		;
-}
-
-static void end_sniffing(uint32_t index)
-{
-	struct registry_file *file = registry.place.file;
-	uint64_t old;
-
-	if (!atomic_exchange_explicit(&file->slot[index].sniffs, 0, memory_order_seq_cst))
-		return;
-	old = atomic_load_explicit(&file->sniffed, memory_order_seq_cst);
-	for (uint32_t i = 0; i < VB_SLOTS; i++)
-		if (atomic_load_explicit(&file->slot[i].sniffs, memory_order_seq_cst))
-			return;
-	atomic_compare_exchange_strong_explicit(&file->sniffed, &old, old & ~1ull,
-						memory_order_seq_cst, memory_order_relaxed);
-}
-
 /* By the owner, or with the file lock held where the owner is dead. */
-static void free_slot(uint32_t index)
+static void free_slot(struct vb_registry *registry, uint32_t index)
 {
-	struct slot *slot = &registry.place.file->slot[index];
+	struct vb_slot *slot = &registry->place.file->slot[index];
 	uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
 	char name[32];
 
-	if (vb_file_is_open(&registry.place.dir)) {
-		unlinkat(registry.place.dir.fd, shown_name(name, index, generation), 0);
+	if (vb_file_is_open(&registry->place.dir)) {
+		unlinkat(registry->place.dir.fd, shown_name(name, index, generation), 0);
 		segment_name(name, sizeof(name), index, generation);
-		unlinkat(registry.place.dir.fd, name, 0);
+		unlinkat(registry->place.dir.fd, name, 0);
 	}
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
-	set_listener(index, false);
-	end_sniffing(index);
+	vb_registry_clear_marks(registry->place.file, index);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
 }
 
-static bool is_inhabited(const struct place *place)
+static bool is_inhabited(const struct vb_registry_place *place)
 {
 	for (uint32_t i = 0; i < VB_SLOTS; i++) {
 		uint32_t pid =
@@ -328,16 +251,16 @@ static bool is_inhabited(const struct place *place)
 	return false;
 }
 
-static unsigned int reap_locked(void)
+static unsigned int reap_locked(struct vb_registry *registry)
 {
 	unsigned int used = 0;
 
 	for (uint32_t i = 0; i < VB_SLOTS; i++) {
-		struct slot *slot = &registry.place.file->slot[i];
+		struct vb_slot *slot = &registry->place.file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
-		if (pid && !process_is_there(&registry.place, i, pid))
-			free_slot(i);
+		if (pid && !process_is_there(&registry->place, i, pid))
+			free_slot(registry, i);
 		else if (pid)
 			used++;
 	}
@@ -345,10 +268,10 @@ static unsigned int reap_locked(void)
 }
 
 /* An empty slot becomes this process's, which has its lock. */
-static void enter_slot(uint32_t index)
+static void enter_slot(struct vb_registry *registry, uint32_t index)
 {
-	struct registry_file *file = registry.place.file;
-	struct slot *slot = &file->slot[index];
+	struct vb_registry_file *file = registry->place.file;
+	struct vb_slot *slot = &file->slot[index];
 	uint32_t generation = 1 + atomic_load_explicit(&slot->generation, memory_order_relaxed);
 
 	if (!generation)
@@ -356,16 +279,16 @@ static void enter_slot(uint32_t index)
 	atomic_store_explicit(&file->next, (index + 1) % VB_SLOTS, memory_order_relaxed);
 	atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
 	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
-	registry.self =
+	registry->self =
 		(struct vb_slot_info){ .slot = index, .generation = generation, .pid = getpid() };
 	vb_patch_publish(&slot->doorbells);
 	atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 }
 
 /* Lock the first slot that is empty, by a descriptor of its own: its index, VB_SLOTS, or -errno. */
-static int lock_slot(int fd)
+static int lock_slot(const struct vb_registry *registry, int fd)
 {
-	struct registry_file *file = registry.place.file;
+	struct vb_registry_file *file = registry->place.file;
 
 	for (uint32_t n = 0; n < VB_SLOTS; n++) {
 		uint32_t index =
@@ -384,10 +307,10 @@ static int lock_slot(int fd)
 	return VB_SLOTS;
 }
 
-static int claim_slot(void)
+static int claim_slot(struct vb_registry *registry)
 {
-	int fd = vb_dir_open_file(registry.place.dir.fd, "registry", false), ret;
-	int index = fd < 0 ? fd : lock_slot(fd);
+	int fd = vb_dir_open_file(registry->place.dir.fd, "registry", false), ret;
+	int index = fd < 0 ? fd : lock_slot(registry, fd);
 
 	if ((index < 0 || index == VB_SLOTS) && fd >= 0)
 		vb_sys_close(fd);
@@ -395,37 +318,35 @@ static int claim_slot(void)
 		vb_error("all %d process slots of this user are taken: see `verbatim ps`", index);
 		return -EAGAIN;
 	}
-	ret = index < 0 ? index : vb_life_keep(&registry.life, fd);
+	ret = index < 0 ? index : vb_life_keep(&registry->life, fd);
 	if (ret)
-		vb_error("cannot lock a slot of %s/%s/registry: %s", registry.root,
-			 registry.place.name, strerror(-ret));
+		vb_error("cannot lock a slot of %s/%s/registry: %s", registry->root,
+			 registry->place.name, strerror(-ret));
 	else
-		enter_slot((uint32_t)index);
+		enter_slot(registry, (uint32_t)index);
 	return ret;
 }
 
 /* The segment file of the slot, empty. */
-static int make_segment(void)
+static int make_segment(struct vb_registry *registry)
 {
 	char name[32];
 	int fd, ret;
 
-	segment_name(name, sizeof(name), registry.self.slot, registry.self.generation);
-	unlinkat(registry.place.dir.fd, name, 0);
-	fd = vb_dir_open_file(registry.place.dir.fd, name, true);
-	ret = fd < 0 ? fd : vb_file_keep(&registry.segment, fd);
+	segment_name(name, sizeof(name), registry->self.slot, registry->self.generation);
+	unlinkat(registry->place.dir.fd, name, 0);
+	fd = vb_dir_open_file(registry->place.dir.fd, name, true);
+	ret = fd < 0 ? fd : vb_file_keep(&registry->segment, fd);
 	if (ret)
-		vb_error("cannot make %s/%s/%s: %s", registry.root, registry.place.name, name,
+		vb_error("cannot make %s/%s/%s: %s", registry->root, registry->place.name, name,
 			 strerror(-ret));
 	return ret;
 }
 
 /* ---- places ---- */
 
-static void close_place(struct place *place)
+static void close_place(struct vb_registry_place *place)
 {
-	if (place == &registry.place)
-		vb_patch_hide();
 	if (place->file)
 		munmap(place->file, sizeof(*place->file));
 	vb_file_close(&place->lock);
@@ -433,8 +354,22 @@ static void close_place(struct place *place)
 	*place = NO_PLACE;
 }
 
+/* What counts doorbells of this process may be counting in the slot of this host. */
+static struct vb_slot_doorbells *own_doorbells(const struct vb_registry *registry)
+{
+	struct vb_registry_file *file = registry->place.file;
+
+	return file ? &file->slot[registry->self.slot].doorbells : NULL;
+}
+
+static void leave_place(struct vb_registry *registry)
+{
+	vb_patch_hide(own_doorbells(registry));
+	close_place(&registry->place);
+}
+
 /* A child that was forked meanwhile has the files, too, and would keep locked what is only closed. */
-static void close_places(struct place *places, unsigned int count)
+static void close_places(struct vb_registry_place *places, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		if (vb_file_is_open(&places[i].lock))
@@ -444,23 +379,23 @@ static void close_places(struct place *places, unsigned int count)
 }
 
 /* A new file is reserved whole, so that no later store can meet a full file system. */
-static int map_registry(struct place *place)
+static int map_registry(struct vb_registry_place *place)
 {
-	struct registry_file *file;
+	struct vb_registry_file *file;
 	struct stat st;
 	int ret;
 
 	if (fstat(place->lock.fd, &st))
 		return -errno;
 	if (st.st_size < (off_t)sizeof(*file)) {
-		ret = vb_file_reserve(place->lock.fd, 0, sizeof(*file), registry.root);
+		ret = vb_file_reserve(place->lock.fd, 0, sizeof(*file), vb_dir_root_path());
 		if (ret)
 			return ret;
 	}
 	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, place->lock.fd, 0);
 	if (file == MAP_FAILED) {
 		ret = -errno;
-		vb_error("cannot map %s/%s/registry: %s", registry.root, place->name,
+		vb_error("cannot map %s/%s/registry: %s", vb_dir_root_path(), place->name,
 			 strerror(-ret));
 		return ret;
 	}
@@ -475,7 +410,7 @@ static int map_registry(struct place *place)
 	}
 	if (file->magic != REGISTRY_MAGIC) {
 		munmap(file, sizeof(*file));
-		vb_error("%s/%s/registry is damaged; remove that directory", registry.root,
+		vb_error("%s/%s/registry is damaged; remove that directory", vb_dir_root_path(),
 			 place->name);
 		return -EUCLEAN;
 	}
@@ -484,12 +419,12 @@ static int map_registry(struct place *place)
 }
 
 /* Open the own directories that there are; how many, or -errno after a log line. */
-static int find_places(int root, struct place places[VB_DIR_NAMES])
+static int find_places(int root, struct vb_registry_place places[VB_DIR_NAMES])
 {
 	int count = 0, fd, ret;
 
 	for (unsigned int k = 0; k < VB_DIR_NAMES; k++) {
-		struct place *place = &places[count];
+		struct vb_registry_place *place = &places[count];
 
 		*place = NO_PLACE;
 		ret = vb_dir_name(place->name, k);
@@ -500,7 +435,7 @@ static int find_places(int root, struct place places[VB_DIR_NAMES])
 			continue;
 		ret = fd < 0 ? fd : vb_file_keep(&place->dir, fd);
 		if (ret) {
-			vb_error("cannot open %s/%s: %s", registry.root, place->name,
+			vb_error("cannot open %s/%s: %s", vb_dir_root_path(), place->name,
 				 strerror(-ret));
 			goto close_all;
 		}
@@ -517,7 +452,7 @@ close_all:
  * Open and lock the registry of a directory. -ESTALE: the directory was removed meanwhile.
  * -EWOULDBLOCK: somebody has the lock; place->lock is open.
  */
-static int lock_place(struct place *place)
+static int lock_place(struct vb_registry_place *place)
 {
 	struct stat st;
 	int fd, ret;
@@ -527,7 +462,7 @@ static int lock_place(struct place *place)
 		return -ESTALE;
 	ret = fd < 0 ? fd : vb_file_keep(&place->lock, fd);
 	if (ret) {
-		vb_error("cannot open %s/%s/registry: %s", registry.root, place->name,
+		vb_error("cannot open %s/%s/registry: %s", vb_dir_root_path(), place->name,
 			 strerror(-ret));
 		return ret;
 	}
@@ -537,9 +472,9 @@ static int lock_place(struct place *place)
 }
 
 /* Whether the directories are those that were locked; 0, -ESTALE where not, or -errno. */
-static int compare_places(int root, const struct place *locked, int count)
+static int compare_places(int root, const struct vb_registry_place *locked, int count)
 {
-	struct place now[VB_DIR_NAMES];
+	struct vb_registry_place now[VB_DIR_NAMES];
 	int found = find_places(root, now), ret = 0;
 
 	if (found < 0)
@@ -555,9 +490,10 @@ static int compare_places(int root, const struct place *locked, int count)
 
 /*
  * Of the directories, all locked: keep the one in which somebody lives, or the first, as
- * registry.place.
+ * registry->place.
  */
-static int choose_place(int root, struct place *places, int count)
+static int choose_place(struct vb_registry *registry, int root, struct vb_registry_place *places,
+			int count)
 {
 	int chosen = 0, ret;
 
@@ -569,9 +505,9 @@ static int choose_place(int root, struct place *places, int count)
 	for (int i = 1; i < count; i++)
 		if (!is_inhabited(&places[chosen]) && is_inhabited(&places[i]))
 			chosen = i;
-	registry.place = places[chosen];
+	registry->place = places[chosen];
 	places[chosen] = NO_PLACE;
-	count_turn(registry.place.file);
+	count_turn(registry->place.file);
 	for (int i = 0; i < count; i++) {
 		if (places[i].dir.fd < 0 || is_inhabited(&places[i]))
 			continue;
@@ -583,18 +519,18 @@ static int choose_place(int root, struct place *places, int count)
 
 /* ---- joining and leaving ---- */
 
-static int take_slot(void)
+static int take_slot(struct vb_registry *registry)
 {
 	int ret;
 
-	reap_locked();
-	ret = claim_slot();
+	reap_locked(registry);
+	ret = claim_slot(registry);
 	if (ret)
 		return ret;
-	ret = make_segment();
+	ret = make_segment(registry);
 	if (ret) {
-		free_slot(registry.self.slot);
-		vb_life_end(&registry.life);
+		free_slot(registry, registry->self.slot);
+		vb_life_end(&registry->life);
 	}
 	return ret;
 }
@@ -603,9 +539,10 @@ static int take_slot(void)
  * One try, with signals blocked: 0, -EWOULDBLOCK or -ESTALE (try again), or -errno after a log
  * line.
  */
-static int try_join(int root, struct place *busy, uint64_t *turns)
+static int try_join(struct vb_registry *registry, int root, struct vb_registry_place *busy,
+		    uint64_t *turns)
 {
-	struct place places[VB_DIR_NAMES];
+	struct vb_registry_place places[VB_DIR_NAMES];
 	int count, ret = 0;
 
 	count = find_places(root, places);
@@ -625,63 +562,64 @@ static int try_join(int root, struct place *busy, uint64_t *turns)
 	if (!ret)
 		ret = compare_places(root, places, count);
 	if (!ret)
-		ret = choose_place(root, places, count);
+		ret = choose_place(registry, root, places, count);
 	if (!ret) {
-		ret = take_slot();
-		flock(registry.place.lock.fd, LOCK_UN);
+		ret = take_slot(registry);
+		flock(registry->place.lock.fd, LOCK_UN);
 		if (ret)
-			close_place(&registry.place);
+			leave_place(registry);
 	}
 	close_places(places, (unsigned int)count);
 	return ret;
 }
 
-static int join(int root)
+static int join(struct vb_registry *registry, int root)
 {
 	struct patience left = patience(JOIN_MS);
-	struct place busy = NO_PLACE;
+	struct vb_registry_place busy = NO_PLACE;
 	uint64_t turns = 0;
 	sigset_t before;
 	int ret;
 
 	for (;;) {
 		vb_signal_block(&before);
-		ret = try_join(root, &busy, &turns);
+		ret = try_join(registry, root, &busy, &turns);
 		vb_signal_unblock(&before);
 		if (ret != -EWOULDBLOCK && ret != -ESTALE)
 			return ret;
-		if (!wait_more(&left) && !is_moving(&left, busy.name, &busy.lock, turns))
+		if (!wait_more(&left) &&
+		    !is_moving(&left, registry->root, busy.name, &busy.lock, turns))
 			return -ETIMEDOUT;
 	}
 }
 
 /* A forked child inherits the parent's descriptors and mapping but none of its claims. */
-void vb_registry_forked(void)
+void vb_registry_forked(struct vb_registry *registry)
 {
-	pthread_mutex_init(&own_lock, NULL);
-	vb_patch_publish(NULL);
-	vb_life_end(&registry.life);
-	vb_file_close(&registry.segment);
-	vb_file_close(&registry.place.lock);
-	vb_file_close(&registry.place.dir);
+	pthread_mutex_init(&registry->own_lock, NULL);
+	vb_patch_withdraw(own_doorbells(registry));
+	vb_life_end(&registry->life);
+	vb_file_close(&registry->segment);
+	vb_file_close(&registry->place.lock);
+	vb_file_close(&registry->place.dir);
 }
 
-int vb_registry_join(struct vb_slot_info *self)
+int vb_registry_join(struct vb_registry *registry, struct vb_slot_info *self)
 {
 	VB_NO_CANCEL;
 	int root, ret;
 
-	vb_registry_close(); /* what a forked child has inherited */
-	snprintf(registry.root, sizeof(registry.root), "%s", vb_dir_root_path());
+	vb_registry_close(registry); /* what a forked child has inherited */
+	snprintf(registry->root, sizeof(registry->root), "%s", vb_dir_root_path());
 	root = vb_dir_open_root();
 	if (root < 0)
 		return root;
-	ret = join(root);
+	ret = join(registry, root);
 	if (!ret) {
-		atomic_store_explicit(&vb_registry_sniffed_at, &registry.place.file->sniffed,
+		atomic_store_explicit(&registry->sniffed_at, &registry->place.file->sniffed,
 				      memory_order_relaxed);
 		vb_dir_sweep(root);
-		*self = registry.self;
+		*self = registry->self;
 	}
 	close(root);
 	return ret;
@@ -691,78 +629,79 @@ int vb_registry_join(struct vb_slot_info *self)
  * The last to leave removes the directory. Where that does not work the next to join finds it, and
  * no harm is done.
  */
-static void remove_directory(void)
+static void remove_directory(struct vb_registry *registry)
 {
 	sigset_t before;
 	int root;
 
-	if (lock_registry(LEAVE_MS, &before))
+	if (lock_registry(registry, LEAVE_MS, &before))
 		return;
-	root = reap_locked() ? -1 : open(registry.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	root = reap_locked(registry) ? -1 : open(registry->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0) {
-		vb_dir_remove_files(registry.place.dir.fd);
-		unlinkat(root, registry.place.name, AT_REMOVEDIR);
+		vb_dir_remove_files(registry->place.dir.fd);
+		unlinkat(root, registry->place.name, AT_REMOVEDIR);
 		close(root);
 	}
-	unlock_registry(&before);
+	unlock_registry(registry, &before);
 }
 
-bool vb_registry_is_joined(void)
+bool vb_registry_is_joined(const struct vb_registry *registry)
 {
-	return registry.place.file && registry.self.pid == getpid();
+	return registry->place.file && registry->self.pid == getpid();
 }
 
-void vb_registry_leave(void)
+void vb_registry_leave(struct vb_registry *registry)
 {
 	VB_NO_CANCEL;
-	if (!vb_registry_is_joined())
+	if (!vb_registry_is_joined(registry))
 		return;
-	vb_patch_publish(NULL);
+	vb_patch_withdraw(own_doorbells(registry));
 	/*
 	 * A program that has closed itself in may be ended for removing files: then the slot is left
 	 * as it would be if the process were killed, and the next to look reaps it.
 	 */
 	if (!vb_fault_is_closing_in()) {
-		free_slot(registry.self.slot);
-		remove_directory();
+		free_slot(registry, registry->self.slot);
+		remove_directory(registry);
 	}
 	/* Files and mapping stay: at exit, the background thread may still be using them. */
-	registry.self.pid = 0;
+	registry->self.pid = 0;
 }
 
-void vb_registry_close(void)
+void vb_registry_close(struct vb_registry *registry)
 {
 	VB_NO_CANCEL;
-	vb_life_end(&registry.life);
-	vb_file_close(&registry.segment);
-	atomic_store_explicit(&vb_registry_sniffed_at, &not_sniffed, memory_order_relaxed);
-	close_place(&registry.place);
+	vb_life_end(&registry->life);
+	vb_file_close(&registry->segment);
+	atomic_store_explicit(&registry->sniffed_at, &vb_registry_not_sniffed,
+			      memory_order_relaxed);
+	leave_place(registry);
 }
 
 /* ---- what the others ask ---- */
 
-int vb_registry_segment(struct vb_file *file)
+int vb_registry_segment(const struct vb_registry *registry, struct vb_file *file)
 {
-	if (registry.self.pid != getpid())
+	if (registry->self.pid != getpid())
 		return -ESHUTDOWN;
-	if (!vb_file_is_open(&registry.segment)) {
+	if (!vb_file_is_open(&registry->segment)) {
 		vb_error("the program closed a descriptor of the card; it must close only its own");
 		return -EBADF;
 	}
-	*file = registry.segment;
+	*file = registry->segment;
 	return 0;
 }
 
-int vb_registry_make_shown(struct vb_file *file)
+int vb_registry_make_shown(const struct vb_registry *registry, struct vb_file *file)
 {
 	char name[32];
 	int fd;
 
-	if (registry.self.pid != getpid() || !vb_file_is_open(&registry.place.dir))
+	if (registry->self.pid != getpid() || !vb_file_is_open(&registry->place.dir))
 		return -ESHUTDOWN;
-	shown_name(name, registry.self.slot, registry.self.generation);
-	unlinkat(registry.place.dir.fd, name, 0);
-	fd = vb_dir_open_file(registry.place.dir.fd, name, true);
+	shown_name(name, registry->self.slot, registry->self.generation);
+	unlinkat(registry->place.dir.fd, name, 0);
+	fd = vb_dir_open_file(registry->place.dir.fd, name, true);
 	return fd < 0 ? fd : vb_file_keep(file, fd);
 }
 
@@ -772,28 +711,28 @@ int vb_registry_open_shown(const struct vb_slot_info *info)
 				shown_name((char[32]){ 0 }, info->slot, info->generation), false);
 }
 
-const char *vb_registry_root(void)
+const char *vb_registry_root(const struct vb_registry *registry)
 {
-	return registry.root;
+	return registry->root;
 }
 
-int vb_registry_open_segment(uint32_t slot, uint32_t generation)
+int vb_registry_open_segment(const struct vb_registry *registry, uint32_t slot, uint32_t generation)
 {
 	VB_NO_CANCEL;
 	char name[32];
 
 	segment_name(name, sizeof(name), slot, generation);
-	return vb_file_is_open(&registry.place.dir)
-		       ? vb_dir_open_file(registry.place.dir.fd, name, false)
+	return vb_file_is_open(&registry->place.dir)
+		       ? vb_dir_open_file(registry->place.dir.fd, name, false)
 		       : -EBADF;
 }
 
-int vb_registry_open_shared(const char *name)
+int vb_registry_open_shared(const struct vb_registry *registry, const char *name)
 {
 	VB_NO_CANCEL;
 
-	return vb_file_is_open(&registry.place.dir)
-		       ? vb_dir_open_file(registry.place.dir.fd, name, true)
+	return vb_file_is_open(&registry->place.dir)
+		       ? vb_dir_open_file(registry->place.dir.fd, name, true)
 		       : -EBADF;
 }
 
@@ -806,14 +745,15 @@ int vb_registry_open_listed(const struct vb_slot_info *info)
 	return vb_dir_open_file(info->dir, name, false);
 }
 
-bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
+bool vb_registry_lookup(const struct vb_registry *registry, uint32_t index,
+			struct vb_slot_info *info)
 {
-	struct slot *slot;
+	struct vb_slot *slot;
 	uint32_t pid;
 
-	if (!registry.place.file || index >= VB_SLOTS)
+	if (!registry->place.file || index >= VB_SLOTS)
 		return false;
-	slot = &registry.place.file->slot[index];
+	slot = &registry->place.file->slot[index];
 	pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 	if (!pid)
 		return false;
@@ -824,129 +764,110 @@ bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 	return true;
 }
 
-bool vb_registry_alive(uint32_t index, uint32_t generation)
+bool vb_registry_alive(const struct vb_registry *registry, uint32_t index, uint32_t generation)
 {
 	VB_NO_CANCEL;
 	struct vb_slot_info info;
 
-	return vb_registry_lookup(index, &info) && info.generation == generation &&
-	       process_is_there(&registry.place, index, (uint32_t)info.pid);
+	return vb_registry_lookup(registry, index, &info) && info.generation == generation &&
+	       process_is_there(&registry->place, index, (uint32_t)info.pid);
 }
 
-bool vb_registry_lingers(uint32_t index)
+bool vb_registry_lingers(const struct vb_registry *registry, uint32_t index)
 {
 	VB_NO_CANCEL;
-	const struct place *place = &registry.place;
+	const struct vb_registry_place *place = &registry->place;
 
-	return !vb_registry_generation(index) && vb_file_is_open(&place->lock) &&
+	return !vb_registry_generation(registry, index) && vb_file_is_open(&place->lock) &&
 	       vb_life_of(place->lock.fd, index) == VB_LIFE_HELD;
 }
 
-void vb_registry_watch(pid_t thread)
+void vb_registry_watch(struct vb_registry *registry, pid_t thread)
 {
 	/* Pairs with vb_registry_lookup(). */
-	atomic_store_explicit(&registry.place.file->slot[registry.self.slot].thread,
+	atomic_store_explicit(&registry->place.file->slot[registry->self.slot].thread,
 			      (uint32_t)thread, memory_order_release);
 }
 
-uint32_t vb_registry_generation(uint32_t index)
+uint32_t vb_registry_generation(const struct vb_registry *registry, uint32_t index)
 {
-	struct slot *slot = &registry.place.file->slot[index];
+	struct vb_slot *slot = &registry->place.file->slot[index];
 
 	return atomic_load_explicit(&slot->pid, memory_order_acquire)
 		       ? atomic_load_explicit(&slot->generation, memory_order_acquire)
 		       : 0;
 }
 
-void vb_registry_reap(void)
+void vb_registry_reap(struct vb_registry *registry)
 {
 	VB_NO_CANCEL;
 	sigset_t before;
 
 	/* One that has closed itself in leaves it to others: see vb_registry_leave(). */
-	if (!vb_registry_is_joined() || vb_fault_is_closing_in() || lock_registry(REAP_MS, &before))
+	if (!vb_registry_is_joined(registry) || vb_fault_is_closing_in() ||
+	    lock_registry(registry, REAP_MS, &before))
 		return;
-	reap_locked();
-	unlock_registry(&before);
+	reap_locked(registry);
+	unlock_registry(registry, &before);
 }
 
-int vb_registry_claim(unsigned int number)
+int vb_registry_claim(struct vb_registry *registry, unsigned int number)
 {
 	VB_NO_CANCEL;
 	struct vb_slot_info info;
 	sigset_t before;
 	int ret = 0;
 
-	if (!vb_registry_is_joined())
+	if (!vb_registry_is_joined(registry))
 		return -ENODEV;
-	ret = lock_registry(JOIN_MS, &before);
+	ret = lock_registry(registry, JOIN_MS, &before);
 	if (ret)
 		return ret;
-	if (vb_registry_claimant(number, &info)) {
-		reap_locked();
-		ret = vb_registry_claimant(number, &info) ? -EBUSY : 0;
+	if (vb_registry_claimant(registry, number, &info)) {
+		reap_locked(registry);
+		ret = vb_registry_claimant(registry, number, &info) ? -EBUSY : 0;
 	}
 	if (!ret)
-		atomic_fetch_or_explicit(&registry.place.file->slot[registry.self.slot].claims,
+		atomic_fetch_or_explicit(&registry->place.file->slot[registry->self.slot].claims,
 					 1ull << number, memory_order_acq_rel);
-	unlock_registry(&before);
+	unlock_registry(registry, &before);
 	return ret;
 }
 
-void vb_registry_release(unsigned int number)
+void vb_registry_release(struct vb_registry *registry, unsigned int number)
 {
-	if (vb_registry_is_joined())
-		atomic_fetch_and_explicit(&registry.place.file->slot[registry.self.slot].claims,
+	if (vb_registry_is_joined(registry))
+		atomic_fetch_and_explicit(&registry->place.file->slot[registry->self.slot].claims,
 					  ~(1ull << number), memory_order_acq_rel);
 }
 
 /* One that is gone claims nothing, even while a peer's copy still keeps its memory and so its slot. */
-bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
+bool vb_registry_claimant(const struct vb_registry *registry, unsigned int number,
+			  struct vb_slot_info *info)
 {
-	struct slot *slots = registry.place.file->slot;
+	struct vb_slot *slots = registry->place.file->slot;
 
 	for (uint32_t i = 0; i < VB_SLOTS; i++)
 		if ((atomic_load_explicit(&slots[i].claims, memory_order_acquire) >> number & 1) &&
-		    vb_registry_lookup(i, info) && (!kill(info->pid, 0) || errno != ESRCH))
+		    vb_registry_lookup(registry, i, info) &&
+		    (!kill(info->pid, 0) || errno != ESRCH))
 			return true;
 	return false;
 }
 
-void vb_registry_listen(bool listen)
-{
-	if (vb_registry_is_joined())
-		set_listener(registry.self.slot, listen);
-}
-
-uint64_t vb_registry_listeners(uint32_t word)
-{
-	return atomic_load_explicit(&registry.place.file->listeners[word], memory_order_acquire);
-}
-
-void vb_registry_sniff(bool sniffs)
-{
-	if (vb_registry_is_joined())
-		(sniffs ? begin_sniffing : end_sniffing)(registry.self.slot);
-}
-
-bool vb_registry_sniffs(uint32_t slot)
-{
-	return atomic_load_explicit(&registry.place.file->slot[slot].sniffs, memory_order_acquire);
-}
-
-uint64_t vb_registry_space(void)
+uint64_t vb_registry_space(const struct vb_registry *registry)
 {
 	struct statvfs vfs;
 
-	return fstatvfs(registry.segment.fd, &vfs) ? 0 : (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return fstatvfs(registry->segment.fd, &vfs) ? 0 : (uint64_t)vfs.f_bavail * vfs.f_frsize;
 }
 
 /* The processes of one directory; how many. */
-static int list_place(struct place *place,
+static int list_place(struct vb_registry_place *place,
 		      void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
 	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
-	struct registry_file *file;
+	struct vb_registry_file *file;
 	int ret;
 
 	if (fd < 0)
@@ -962,7 +883,7 @@ static int list_place(struct place *place,
 		return -errno; /* a list without its processes would be wrong */
 	place->file = file;
 	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
-		const struct slot *slot = &file->slot[i];
+		const struct vb_slot *slot = &file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
 		if (!pid || !process_is_there(place, i, pid))
@@ -981,7 +902,7 @@ static int list_place(struct place *place,
 int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
 	VB_NO_CANCEL;
-	struct place places[VB_DIR_NAMES];
+	struct vb_registry_place places[VB_DIR_NAMES];
 	int root = vb_dir_open_root(), found, total = 0;
 
 	if (root < 0)

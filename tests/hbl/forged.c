@@ -16,13 +16,11 @@ static _Atomic bool forge;
 static _Atomic unsigned int reads;
 
 /* Behind each WRITE a READ with the number before. */
-static int sending(struct vb_hook *hook, struct vb_path *path, const struct vb_pkt *pkt,
-		   int (*next)(struct vb_path *path, const struct vb_pkt *pkt))
+static int forging_send(struct vb_link *link, struct vb_path *path, const struct vb_pkt *pkt)
 {
 	struct vb_pkt forged = *pkt;
-	int ret = next(path, pkt);
+	int ret = vb_link_pass.send(link, path, pkt);
 
-	(void)hook;
 	if (ret || pkt->op != VB_PKT_WRITE || !atomic_load(&forge))
 		return ret;
 	forged.op = VB_PKT_READ;
@@ -33,17 +31,15 @@ static int sending(struct vb_hook *hook, struct vb_path *path, const struct vb_p
 	forged.iov_cnt = 0;
 	forged.len = 0;
 	forged.flags = VB_PKT_LAST;
-	next(path, &forged);
+	vb_link_pass.send(link, path, &forged);
 	return ret;
 }
 
-static void receiving(struct vb_hook *hook, const struct vb_pkt *pkt,
-		      void (*next)(const struct vb_pkt *pkt))
+static void counting_receive(struct vb_link *link, const struct vb_pkt *pkt)
 {
-	(void)hook;
 	if (pkt->op == VB_PKT_READ_RESPONSE)
 		atomic_fetch_add(&reads, 1);
-	next(pkt);
+	vb_link_pass.receive(link, pkt);
 }
 
 /* Lines on standard error, which is a file here. */
@@ -79,7 +75,8 @@ static void flood(struct dev *dev, struct fifo *fifo)
 
 static void side(int number, int fd)
 {
-	static struct vb_hook hook = { .sending = sending, .receiving = receiving };
+	static struct vb_link_ops ops;
+	static struct vb_link link = { .ops = &ops };
 	struct end_attr attr = { .port = 1, .wqes = 128, .type = HBLDV_WQ_WRITE };
 	struct conn_attr conn = { .local_key = LOCAL_KEY, .remote_key = LOCAL_KEY };
 	struct address own = { 0 }, peer;
@@ -97,7 +94,11 @@ static void side(int number, int fd)
 	own.va = mem.va;
 	tell(fd, &own, sizeof(own));
 	hear(fd, &peer, sizeof(peer));
-	vb_fabric_set_hook(&hook);
+	ops = vb_link_pass;
+	ops.name = "forging";
+	ops.send = forging_send;
+	ops.receive = counting_receive;
+	CHECK(!vb_link_wrap(vb_host_program.fabric, "shm", &link));
 	hbl_end_connect(&end, &peer, &conn);
 	meet(fd);
 	if (number == 0) {

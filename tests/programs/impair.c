@@ -16,7 +16,8 @@
 enum { HELD_MAX = 16 << 10 };
 
 static struct {
-	struct vb_hook hook;
+	struct vb_link_ops ops;
+	struct vb_link link; /* over that of shared memory */
 	pthread_mutex_t lock;
 	unsigned int loss, repeat, swap;
 	uint64_t random;
@@ -56,8 +57,7 @@ static bool hold(struct vb_path *path, const struct vb_pkt *pkt)
 	return true;
 }
 
-static int sending(struct vb_hook *hook, struct vb_path *path, const struct vb_pkt *pkt,
-		   int (*next)(struct vb_path *path, const struct vb_pkt *pkt))
+static int impaired_send(struct vb_link *link, struct vb_path *path, const struct vb_pkt *pkt)
 {
 	int ret = 0;
 
@@ -66,14 +66,14 @@ static int sending(struct vb_hook *hook, struct vb_path *path, const struct vb_p
 		goto unlock;
 	if (draw(impair.swap) && hold(path, pkt))
 		goto unlock;
-	ret = next(path, pkt);
+	ret = vb_link_pass.send(link, path, pkt);
 	if (ret)
 		goto unlock;
 	if (draw(impair.repeat))
-		next(path, pkt);
+		vb_link_pass.send(link, path, pkt);
 	if (impair.held_path == path) {
 		impair.held_path = NULL;
-		next(path, &impair.held);
+		vb_link_pass.send(link, path, &impair.held);
 	}
 unlock:
 	pthread_mutex_unlock(&impair.lock);
@@ -93,6 +93,10 @@ __attribute__((constructor)) static void start(void)
 		exit(1);
 	}
 	impair.random = seed;
-	impair.hook.sending = sending;
-	vb_fabric_set_hook(&impair.hook);
+	impair.ops = vb_link_pass;
+	impair.ops.name = "impair";
+	impair.ops.send = impaired_send;
+	impair.link.ops = &impair.ops;
+	if (vb_link_wrap(vb_host_program.fabric, "shm", &impair.link))
+		abort();
 }

@@ -23,6 +23,7 @@
 #include "../programs/common.h"
 
 char said[8192];
+struct vb_registry registry = VB_REGISTRY_INIT;
 
 int in_child(int (*body)(void))
 {
@@ -81,7 +82,7 @@ int join(void)
 {
 	struct vb_slot_info self;
 
-	return -vb_registry_join(&self);
+	return -vb_registry_join(&registry, &self);
 }
 
 void find_directory(char *path, size_t len)
@@ -135,7 +136,7 @@ pid_t start_member(int *until)
 		word = join() ? 'n' : 'y';
 		if (write(ready[1], &word, 1) != 1 || read(stay[0], &word, 1) < 0)
 			_exit(1);
-		vb_registry_leave();
+		vb_registry_leave(&registry);
 		_exit(0);
 	}
 	close(ready[1]);

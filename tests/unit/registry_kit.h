@@ -9,6 +9,7 @@
 enum { NO_NAMESPACES = 77, NO_ROOT = 78 };
 
 extern char said[8192]; /* the log of the last case */
+extern struct vb_registry registry;
 
 /* Run it in a child with mounts of its own: its exit code, and what it said. */
 int in_child(int (*body)(void));

@@ -20,20 +20,22 @@
 #include "meet/registry.h"
 #include "control/show/monitor.h"
 
+static struct vb_registry registry = VB_REGISTRY_INIT;
+
 static int setup(void **state)
 {
 	struct vb_slot_info self;
 
-	assert_int_equal(vb_registry_join(&self), 0);
-	vb_monitor_start(&self);
+	assert_int_equal(vb_registry_join(&registry, &self), 0);
+	vb_monitor_start(&registry, &self);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	vb_monitor_stop();
-	vb_registry_leave();
-	vb_registry_close();
+	vb_monitor_stop(&registry);
+	vb_registry_leave(&registry);
+	vb_registry_close(&registry);
 	return 0;
 }
 
@@ -175,18 +177,18 @@ static void test_forked(void **state)
 		t->id = 10;
 		vb_monitor_write_end(&t->seq);
 		vb_monitor_remove(&place);
-		vb_registry_forked();
+		vb_registry_forked(&registry);
 		if (vb_monitor_add(VB_MONITOR_DPA_THREAD, &own) != -ENODEV)
 			_exit(1); /* it has not joined */
-		if (vb_registry_join(&self))
+		if (vb_registry_join(&registry, &self))
 			_exit(2);
-		vb_monitor_start(&self);
+		vb_monitor_start(&registry, &self);
 		show(&own, 11);
 		if (find(getpid()).last.id != 11 || find(parent).last.id != 9)
 			_exit(3);
-		vb_monitor_stop();
+		vb_monitor_stop(&registry);
 		vb_monitor_remove(&own); /* outlives the file */
-		vb_registry_leave();
+		vb_registry_leave(&registry);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -206,10 +208,10 @@ static void test_killed(void **state)
 	assert_int_equal(pipe(pipes), 0);
 	child = fork();
 	if (!child) {
-		vb_registry_forked();
-		if (vb_registry_join(&self))
+		vb_registry_forked(&registry);
+		if (vb_registry_join(&registry, &self))
 			_exit(1);
-		vb_monitor_start(&self);
+		vb_monitor_start(&registry, &self);
 		show(&place, 12);
 		vb_monitor_write_begin(&((struct vb_monitor_thread *)place.entry)->seq);
 		if (write(pipes[1], "", 1) != 1)
@@ -220,7 +222,7 @@ static void test_killed(void **state)
 	kill(child, SIGKILL); /* in the middle of a change */
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(find(child).count, 0);
-	vb_registry_reap();
+	vb_registry_reap(&registry);
 	close(pipes[0]);
 	close(pipes[1]);
 }

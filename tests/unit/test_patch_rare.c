@@ -223,7 +223,7 @@ static void *close_locked(void *arg)
 	holding = true;
 	while (!forking)
 		sched_yield();
-	vb_patch_hide();
+	vb_patch_hide(arg);
 	pthread_mutex_unlock(&program);
 	return NULL;
 }
@@ -239,7 +239,7 @@ static void fork_meets_close(void)
 	must(!pthread_atfork(lock_program, unlock_program, unlock_program));
 	make_site(count);
 	vb_patch_publish(&slot);
-	must(!pthread_create(&thread, NULL, close_locked, NULL));
+	must(!pthread_create(&thread, NULL, close_locked, &slot));
 	while (!holding)
 		sched_yield();
 	pid = fork();

@@ -135,7 +135,7 @@ static int join_umask(void)
 	pid = start_member(&until);
 	if (pid < 0 || join() || members() != 2)
 		return 1;
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	end_member(pid, until);
 	/* and what such a program left behind when it was killed */
 	find_directory(path, sizeof(path));
@@ -287,7 +287,7 @@ static int meet_in_a_storm(void)
 			if (read(go[0], &word, 1) != 1 || join() || write(joined[1], "j", 1) != 1 ||
 			    read(until[0], &word, 1) != 1)
 				_exit(1);
-			vb_registry_leave();
+			vb_registry_leave(&registry);
 			_exit(0);
 		}
 		if (write(go[1], "gggg", MEMBERS) != MEMBERS)
@@ -391,11 +391,11 @@ static int join_under_timer(void)
 		_exit(kill(pid, SIGKILL) ? 1 : 0);
 	}
 	set_timer(200);
-	ret = -vb_registry_join(&self);
-	if (!ret && vb_registry_claim(3))
+	ret = -vb_registry_join(&registry, &self);
+	if (!ret && vb_registry_claim(&registry, 3))
 		ret = 97;
-	vb_registry_reap();
-	vb_registry_leave();
+	vb_registry_reap(&registry);
+	vb_registry_leave(&registry);
 	set_timer(0);
 	waitpid(killer, &status, 0);
 	waitpid(pid, NULL, 0);
@@ -444,10 +444,10 @@ static void *claim_all(void *arg)
 
 	for (int round = 0; round < 200; round++)
 		for (unsigned int i = first; i < first + 8; i++) {
-			if (vb_registry_claim(i))
+			if (vb_registry_claim(&registry, i))
 				return arg;
-			vb_registry_reap();
-			vb_registry_release(i);
+			vb_registry_reap(&registry);
+			vb_registry_release(&registry, i);
 		}
 	return NULL;
 }
@@ -469,7 +469,7 @@ static int threads_claim(void)
 		pthread_join(thread[i], &ret);
 		failed = failed ? failed : ret;
 	}
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	return failed ? 1 : directories();
 }
 
@@ -492,10 +492,10 @@ static int start_sniffer(pid_t *pid)
 	*pid = fork();
 	if (!*pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		vb_registry_forked();
-		if (vb_registry_join(&self))
+		vb_registry_forked(&registry);
+		if (vb_registry_join(&registry, &self))
 			_exit(1);
-		vb_registry_sniff(true);
+		vb_registry_sniff(&registry, true);
 		slot = (int)self.slot;
 		if (write(ends[1], &slot, sizeof(slot)) == sizeof(slot))
 			pause();
@@ -515,31 +515,32 @@ static int sniffers_come_and_go(void)
 	pid_t pid;
 	int slot;
 
-	if (mount_shm(NULL, 0) || vb_registry_sniffed() || vb_registry_join(&self))
+	if (mount_shm(NULL, 0) || vb_registry_sniffed(&registry) ||
+	    vb_registry_join(&registry, &self))
 		return 99;
-	if (vb_registry_sniffed() || vb_registry_sniffs(self.slot))
+	if (vb_registry_sniffed(&registry) || vb_registry_sniffs(&registry, self.slot))
 		return 1;
-	vb_registry_sniff(true);
-	vb_registry_sniff(true);
-	if (!vb_registry_sniffed() || !vb_registry_sniffs(self.slot))
+	vb_registry_sniff(&registry, true);
+	vb_registry_sniff(&registry, true);
+	if (!vb_registry_sniffed(&registry) || !vb_registry_sniffs(&registry, self.slot))
 		return 2;
 	slot = start_sniffer(&pid);
-	if (slot < 0 || !vb_registry_sniffs((uint32_t)slot))
+	if (slot < 0 || !vb_registry_sniffs(&registry, (uint32_t)slot))
 		return 3;
-	vb_registry_sniff(false);
-	if (!vb_registry_sniffed() || vb_registry_sniffs(self.slot))
+	vb_registry_sniff(&registry, false);
+	if (!vb_registry_sniffed(&registry) || vb_registry_sniffs(&registry, self.slot))
 		return 4;
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	vb_registry_reap();
-	if (vb_registry_sniffed() || vb_registry_sniffs((uint32_t)slot))
+	vb_registry_reap(&registry);
+	if (vb_registry_sniffed(&registry) || vb_registry_sniffs(&registry, (uint32_t)slot))
 		return 5;
-	vb_registry_sniff(true);
-	vb_registry_leave();
-	if (vb_registry_sniffed())
+	vb_registry_sniff(&registry, true);
+	vb_registry_leave(&registry);
+	if (vb_registry_sniffed(&registry))
 		return 6;
-	vb_registry_close();
-	return vb_registry_sniffed() ? 7 : 0;
+	vb_registry_close(&registry);
+	return vb_registry_sniffed(&registry) ? 7 : 0;
 }
 
 static void sniffers(void **state)
@@ -591,7 +592,7 @@ static int sweep_dead(void)
 	}
 	if (join() || directories() != 4)
 		return 1; /* all of them live */
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	if (directories() != 3)
 		return 2;
 	/* nobody is left in the namespaces of two */
@@ -601,7 +602,7 @@ static int sweep_dead(void)
 	}
 	if (join() || directories() != 2)
 		return 3;
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	kill(pid[2], SIGKILL);
 	waitpid(pid[2], NULL, 0);
 	return directories() == 1 ? 0 : 4;
@@ -626,22 +627,22 @@ static int share_a_file(void)
 	pid = start_member(&until);
 	if (pid < 0 || join())
 		return 1;
-	fd = vb_registry_open_shared("function-a-0");
+	fd = vb_registry_open_shared(&registry, "function-a-0");
 	if (fd < 0 || fstat(fd, &first))
 		return 2;
 	close(fd);
-	vb_registry_leave();
-	vb_registry_close();
+	vb_registry_leave(&registry);
+	vb_registry_close(&registry);
 	if (join())
 		return 3;
-	fd = vb_registry_open_shared("function-a-0");
+	fd = vb_registry_open_shared(&registry, "function-a-0");
 	if (fd < 0 || fstat(fd, &second) || first.st_ino != second.st_ino)
 		return 4;
 	close(fd);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(until);
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	return directories() ? 5 : 0;
 }
 
@@ -702,7 +703,7 @@ static int write_to_closed_stdio(void)
 		close(fd);
 	if (join())
 		return 3;
-	if (vb_registry_segment(&segment) || segment.fd <= STDERR_FILENO)
+	if (vb_registry_segment(&registry, &segment) || segment.fd <= STDERR_FILENO)
 		return 4;
 	memset(junk, 0xaa, sizeof(junk));
 	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -727,12 +728,12 @@ static int close_all_descriptors(void)
 			return 3;
 	if (flock(fd, LOCK_EX) || write(fd, "text", 4) != 4)
 		return 4;
-	if (vb_registry_segment(&segment) != -EBADF)
+	if (vb_registry_segment(&registry, &segment) != -EBADF)
 		return 5;
-	vb_registry_claim(1);
-	vb_registry_leave();
+	vb_registry_claim(&registry, 1);
+	vb_registry_leave(&registry);
 	/* the file has neither lost its lock nor its text, and its descriptors are open */
-	vb_registry_close();
+	vb_registry_close(&registry);
 	if (pread(fd, text, sizeof(text), 0) != 4 || strcmp(text, "text"))
 		return 6;
 	fd = open(path, O_RDWR | O_CLOEXEC);

@@ -73,20 +73,20 @@ static int start(struct member *m, void (*body)(void))
 	if (read(m->fd, &word, 1) != 1)
 		return -1;
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-		if (vb_registry_lookup(slot, &m->info) && m->info.pid == m->pid)
+		if (vb_registry_lookup(&registry, slot, &m->info) && m->info.pid == m->pid)
 			return 0;
 	return -1;
 }
 
 static bool is_there(const struct member *m)
 {
-	return vb_registry_alive(m->info.slot, m->info.generation);
+	return vb_registry_alive(&registry, m->info.slot, m->info.generation);
 }
 
 static bool is_reaped(const struct member *m)
 {
-	vb_registry_reap();
-	return vb_registry_generation(m->info.slot) != m->info.generation;
+	vb_registry_reap(&registry);
+	return vb_registry_generation(&registry, m->info.slot) != m->info.generation;
 }
 
 static void end(const struct member *m)
@@ -303,7 +303,7 @@ static int other_time(void)
 	int status;
 	pid_t pid;
 
-	if (mount_shm(NULL, 0) || vb_registry_join(&self))
+	if (mount_shm(NULL, 0) || vb_registry_join(&registry, &self))
 		return 99;
 	pid = fork();
 	if (pid == 0)
@@ -312,7 +312,9 @@ static int other_time(void)
 		return 98;
 	if (WEXITSTATUS(status))
 		return WEXITSTATUS(status);
-	return vb_registry_lookup(self.slot, &now) && now.generation == self.generation ? 0 : 4;
+	return vb_registry_lookup(&registry, self.slot, &now) && now.generation == self.generation
+		       ? 0
+		       : 4;
 }
 
 /* ---- slots that were given back ---- */
@@ -321,7 +323,7 @@ static void leave_and_stay(void)
 {
 	say('j');
 	usleep(50000);
-	vb_registry_leave();
+	vb_registry_leave(&registry);
 	say('l');
 }
 
@@ -334,15 +336,16 @@ static int given_back(void)
 
 	if (mount_shm(NULL, 0) || join() || start(&m, leave_and_stay) || read(m.fd, &word, 1) != 1)
 		return 99;
-	if (vb_registry_generation(m.info.slot) || !vb_registry_lingers(m.info.slot))
+	if (vb_registry_generation(&registry, m.info.slot) ||
+	    !vb_registry_lingers(&registry, m.info.slot))
 		return 1;
 	for (int i = 0; i < VB_SLOTS; i++) {
-		vb_registry_leave();
-		if (vb_registry_join(&self) || self.slot == m.info.slot)
+		vb_registry_leave(&registry);
+		if (vb_registry_join(&registry, &self) || self.slot == m.info.slot)
 			return 2;
 	}
 	end(&m);
-	return vb_registry_lingers(m.info.slot) ? 3 : 0;
+	return vb_registry_lingers(&registry, m.info.slot) ? 3 : 0;
 }
 
 /* ---- many at once ---- */

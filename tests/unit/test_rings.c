@@ -24,25 +24,6 @@
 #include "fabric/peer.h"
 #include "fabric/state.h"
 
-/* What common.c needs of libibverbs, for functions that nobody calls here. */
-const char *ibv_wc_status_str(enum ibv_wc_status status)
-{
-	(void)status;
-	return "";
-}
-
-void node_address(const struct node *node, struct address *address)
-{
-	(void)node;
-	(void)address;
-}
-
-void node_connect(struct node *node, const struct address *peer)
-{
-	(void)node;
-	(void)peer;
-}
-
 enum { QUEUES = 64, SENDERS = 6, EACH = 3000, LONGEST = 3000 };
 
 /* A packet of queue MEET waits in the sink until one of queue MEET + 1 is there. */
@@ -58,6 +39,9 @@ static _Atomic uint32_t rounds; /* of the background thread */
 static bool read_long;          /* a program thread took a packet of LONG, */
 static uint32_t rounds_of_long; /* and meanwhile the background thread went round so often, */
 static uint64_t ms_of_long;     /* in so many milliseconds */
+
+/* The program's host without a card. */
+static struct vb_host host = { .meet = &vb_registry_program, .fabric = &vb_fabric_program };
 
 /* --- a sink ----------------------------------------------------------------------------------- */
 
@@ -76,7 +60,7 @@ static void await_other(void)
 
 static bool in_background(void)
 {
-	return gettid() == atomic_load(&vb_fabric.thread_id);
+	return gettid() == atomic_load(&vb_fabric_program.thread_id);
 }
 
 static void take_long(void)
@@ -92,10 +76,11 @@ static void take_long(void)
 	ms_of_long = (now_us() - begin) / 1000;
 }
 
-static void take(const struct vb_pkt *pkt)
+static void take(struct vb_card *card, const struct vb_pkt *pkt)
 {
 	const uint8_t *payload = pkt->iov->iov_base;
 
+	(void)card;
 	if (pkt->sqpn == MEET)
 		await_other();
 	if (pkt->sqpn == MEET + 1)
@@ -112,31 +97,36 @@ static void take(const struct vb_pkt *pkt)
 	taken++;
 }
 
-static void nothing(void)
+static void nothing(struct vb_card *card)
 {
+	(void)card;
 }
 
-static bool never_first(const struct vb_pkt *pkt)
+static bool never_first(struct vb_card *card, const struct vb_pkt *pkt)
 {
+	(void)card;
 	(void)pkt;
 	return false;
 }
 
-static uint64_t no_work(bool all)
+static uint64_t no_work(struct vb_card *card, bool all)
 {
+	(void)card;
 	(void)all;
 	rounds += in_background();
 	return UINT64_MAX;
 }
 
-static enum vb_pending none_pending(bool all)
+static enum vb_pending none_pending(struct vb_card *card, bool all)
 {
+	(void)card;
 	(void)all;
 	return VB_PENDING_NONE;
 }
 
-static bool is_here(const union ibv_gid *gid)
+static bool is_here(struct vb_card *card, const union ibv_gid *gid)
 {
+	(void)card;
 	(void)gid;
 	return true;
 }
@@ -159,7 +149,7 @@ static void *poll_for(void *arg)
 	uint32_t count = *(uint32_t *)arg;
 
 	while (taken < count)
-		vb_fabric_poll();
+		vb_fabric_poll(&vb_fabric_program);
 	return NULL;
 }
 
@@ -167,8 +157,8 @@ static int reader(void)
 {
 	uint32_t slot, count;
 
-	check_eq(vb_fabric_start(&sink), 0);
-	slot = vb_fabric_slot();
+	check_eq(vb_fabric_start(&host, &sink), 0);
+	slot = vb_fabric_slot(&vb_fabric_program);
 	msg_send(ROLE_FD, &slot, sizeof(slot));
 	for (;;) {
 		pthread_t second;
@@ -183,7 +173,7 @@ static int reader(void)
 		taken = 0;
 		msg_send(ROLE_FD, "d", 1);
 	}
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 	return 0;
 }
 
@@ -192,14 +182,14 @@ static int sleeper(void)
 {
 	uint32_t slot;
 
-	check_eq(vb_fabric_start(&sink), 0);
-	slot = vb_fabric_slot();
+	check_eq(vb_fabric_start(&host, &sink), 0);
+	slot = vb_fabric_slot(&vb_fabric_program);
 	msg_send(ROLE_FD, &slot, sizeof(slot));
 	for (int ms = 0; !taken; ms++) {
 		check(ms < PATIENCE_MS, "nothing came");
 		sleep_ms(1);
 	}
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 	return 0;
 }
 
@@ -243,9 +233,9 @@ static int passer(void)
 
 	msg_recv(ROLE_FD, &wanted, sizeof(wanted));
 	do {
-		check_eq(vb_fabric_start(&sink), 0);
-		slot = vb_fabric_slot();
-		vb_fabric_stop();
+		check_eq(vb_fabric_start(&host, &sink), 0);
+		slot = vb_fabric_slot(&vb_fabric_program);
+		vb_fabric_stop(&vb_fabric_program);
 	} while ((slot + 1) % VB_SLOTS != wanted);
 	return 0;
 }
@@ -257,9 +247,9 @@ static int liar(void)
 	struct vb_ring_shared *first;
 	struct vb_path path;
 
-	check_eq(vb_fabric_start(&sink), 0);
+	check_eq(vb_fabric_start(&host, &sink), 0);
 	msg_recv(ROLE_FD, &slot, sizeof(slot));
-	check_eq(vb_path_open_slot(&path, slot, 1), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &path, slot, 1), 0);
 	first = path.peer->tx[0].ring.shared;
 	generation = path.peer->generation;
 	first->further[0] = vb_ring_place(generation, VB_SEG_MAX_SIZE, VB_RING_MIN);
@@ -274,7 +264,7 @@ static int liar(void)
 		send_surely(&path, 0, psn, 100);
 	vb_path_close(&path);
 	msg_recv(ROLE_FD, &slot, sizeof(slot));
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 	return 0;
 }
 
@@ -285,13 +275,13 @@ static int slow_sender(void)
 	uint32_t slot;
 	char next;
 
-	check_eq(vb_fabric_start(&sink), 0);
+	check_eq(vb_fabric_start(&host, &sink), 0);
 	msg_recv(ROLE_FD, &slot, sizeof(slot));
-	check_eq(vb_path_open_slot(&path, slot, 1), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &path, slot, 1), 0);
 	for (msg_recv(ROLE_FD, &next, 1); next; msg_recv(ROLE_FD, &next, 1))
 		send_surely(&path, LONG, 0, 8);
 	vb_path_close(&path);
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 	return 0;
 }
 
@@ -336,7 +326,7 @@ static uint32_t ring_of(const struct other *other, uint32_t queue)
 	struct vb_path path;
 	uint32_t ring;
 
-	check_eq(vb_path_open_slot(&path, other->slot, queue), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &path, other->slot, queue), 0);
 	check(vb_path_can(&path, VB_PATH_REACHES), "no path");
 	ring = path.ring;
 	vb_path_close(&path);
@@ -366,7 +356,7 @@ static void spread(const struct other *other)
 		check_eq(ring_of(other, i), was[i]);
 	check_eq(ring_of(other, VB_NO_QUEUE), 0);
 	vb_read_lock();
-	vb_path_peek(&path, &to, other->slot << VB_QPN_INDEX_BITS);
+	vb_path_peek(&vb_fabric_program, &path, &to, other->slot << VB_QPN_INDEX_BITS);
 	check_eq(path.ring, 0);
 	vb_read_unlock();
 }
@@ -379,7 +369,7 @@ static void *send_many(void *arg)
 	uint64_t seed = sender;
 
 	for (uint32_t q = sender; q < QUEUES; q += SENDERS)
-		check_eq(vb_path_open_slot(&path[q], other->slot, q), 0);
+		check_eq(vb_path_open_slot(&vb_fabric_program, &path[q], other->slot, q), 0);
 	for (uint32_t psn = 0; psn < EACH; psn++)
 		for (uint32_t q = sender; q < QUEUES; q += SENDERS)
 			send_surely(&path[q], q, psn,
@@ -411,8 +401,8 @@ static void independence(const struct other *other)
 {
 	struct vb_path a, b;
 
-	check_eq(vb_path_open_slot(&a, other->slot, 1), 0);
-	check_eq(vb_path_open_slot(&b, other->slot, 2), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &a, other->slot, 1), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &b, other->slot, 2), 0);
 	check(a.ring != b.ring, "queues 1 and 2 share ring %u", a.ring);
 	expect_packets(other, 2);
 	vb_lock(&a.peer->tx[a.ring].lock);
@@ -469,9 +459,9 @@ static void successors(void)
 	int fd;
 
 	order(&other);
-	check_eq(vb_path_open_slot(&former, slot, 0), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &former, slot, 0), 0);
 	stop_reader(&other);
-	size = atomic_load(&vb_segment_self->size);
+	size = atomic_load(&vb_fabric_program.segment->size);
 	pid = spawn_self("passer", &fd);
 	msg_send(fd, &slot, sizeof(slot));
 	spawn_wait(pid);
@@ -480,20 +470,20 @@ static void successors(void)
 	check_eq(other.slot, slot);
 	leave_to(&other, &former);
 	order(&other);
-	check_eq(atomic_load(&vb_segment_self->size), size);
+	check_eq(atomic_load(&vb_fabric_program.segment->size), size);
 	stop_reader(&other);
 }
 
 static void lies(void)
 {
-	uint32_t slot = vb_fabric_slot(), begin = taken;
+	uint32_t slot = vb_fabric_slot(&vb_fabric_program), begin = taken;
 	uint64_t end = now_us() + PATIENCE_MS * 1000ull;
 	int fd;
 	pid_t pid = spawn_self("liar", &fd);
 
 	msg_send(fd, &slot, sizeof(slot));
 	while (taken < begin + 100) {
-		vb_fabric_poll();
+		vb_fabric_poll(&vb_fabric_program);
 		check(now_us() < end, "%u packets of the liar came", taken - begin);
 	}
 	msg_send(fd, &slot, sizeof(slot));
@@ -509,7 +499,7 @@ static void damaged_head(uint64_t (*make)(uint64_t tail))
 	struct vb_path path;
 	uint32_t psn = 0;
 
-	check_eq(vb_path_open_slot(&path, other.slot, 1), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &path, other.slot, 1), 0);
 	check_eq(kill(other.pid, SIGSTOP), 0);
 	check_eq(waitpid(other.pid, NULL, WUNTRACED), other.pid);
 	while (!send_one(&path, QUEUES, psn++, LONGEST))
@@ -547,7 +537,7 @@ static void damaged_wake(void)
 
 	other.pid = spawn_self("sleeper", &other.fd);
 	msg_recv(other.fd, &other.slot, sizeof(other.slot));
-	check_eq(vb_path_open_slot(&path, other.slot, 1), 0);
+	check_eq(vb_path_open_slot(&vb_fabric_program, &path, other.slot, 1), 0);
 	/* Of the ring that it has got by now. */
 	do
 		sleep_ms(20);
@@ -565,7 +555,7 @@ static void damaged_wake(void)
  */
 static void patience(void)
 {
-	uint32_t slot = vb_fabric_slot();
+	uint32_t slot = vb_fabric_slot(&vb_fabric_program);
 	int fd;
 	pid_t pid = spawn_self("slow", &fd);
 
@@ -576,7 +566,7 @@ static void patience(void)
 		taken = 0;
 		msg_send(fd, "n", 1);
 		while (!taken) {
-			vb_fabric_poll();
+			vb_fabric_poll(&vb_fabric_program);
 			check(now_us() < end, "no packet came");
 		}
 	}
@@ -636,9 +626,9 @@ static void shortage(void)
 static void small_memory(void)
 {
 	enter_small_shm("size=64m,mode=1777");
-	check_eq(vb_fabric_start(&sink), 0);
+	check_eq(vb_fabric_start(&host, &sink), 0);
 	shortage();
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 }
 
 int main(int argc, char **argv)
@@ -659,7 +649,7 @@ int main(int argc, char **argv)
 		small_memory();
 		return 0;
 	}
-	check_eq(vb_fabric_start(&sink), 0);
+	check_eq(vb_fabric_start(&host, &sink), 0);
 	patience(); /* first: the background thread waits for readers where it has peers to forget */
 	other = start_reader();
 	spread(&other);
@@ -672,6 +662,6 @@ int main(int argc, char **argv)
 	damaged_head(beyond);
 	damaged_head(long_ago);
 	damaged_head(in_a_line);
-	vb_fabric_stop();
+	vb_fabric_stop(&vb_fabric_program);
 	return 0;
 }

@@ -43,7 +43,7 @@ static void *read_end(void *arg)
 
 static _Atomic bool woken;
 
-static void wake(void)
+static void wake(void *arg)
 {
 	woken = true;
 }

@@ -94,7 +94,8 @@ static int make(const struct vb_function_info *info, struct vb_function **out)
 	if (!function)
 		return vb_refuse_memory("the emulated function");
 	function->info = *info;
-	ret = vb_function_map_page(info->adapter->config->name, info->number, &function->page);
+	ret = vb_function_map_page(vb_card.fabric, info->adapter->config->name, info->number,
+				   &function->page);
 	if (ret) {
 		free(function);
 		return ret;
@@ -155,7 +156,7 @@ void vb_function_put(struct vb_function *function)
 static void retry_later(struct vb_card *card)
 {
 	atomic_store_explicit(&card->emulation.retry, vb_now_ns() + RETRY_NS, memory_order_release);
-	vb_fabric_kick();
+	vb_fabric_kick(card->fabric);
 }
 
 /* --- maps ------------------------------------------------------------------------------------- */
@@ -189,12 +190,13 @@ void vb_function_rung(struct vb_function *function, uint32_t queue)
 	uint64_t server =
 		atomic_load_explicit(&function->page->server[queue], memory_order_acquire);
 	struct vb_emu_map *map = atomic_load_explicit(&function->map[queue], memory_order_acquire);
+	struct vb_card *card = function->info.adapter->card;
 
 	if (map)
 		vb_emu_map_look(map);
-	else if (server != vb_function_self() && /* it has no such map any more, or never had */
-		 !vb_function_wake(server))
-		retry_later(function->info.adapter->card); /* and finds the queue rung and armed */
+	else if (server != vb_function_self(card->fabric) && /* it has no such map any more */
+		 !vb_function_wake(card->fabric, server))
+		retry_later(card); /* and finds the queue rung and armed */
 }
 
 static int publish(struct vb_emu_map *map)
@@ -225,7 +227,7 @@ static int claim(struct vb_emu_map *map, uint32_t cqn)
 	map->cq = vb_cq_get(map->dev, cqn);
 	if (!map->cq)
 		return vb_refuse_value("cqn", cqn);
-	if (vb_function_claim(&page->server[map->queue])) {
+	if (vb_function_claim(vb_card.fabric, &page->server[map->queue])) {
 		ret = vb_refuse_busy("another map of this queue");
 		goto put_cq;
 	}
@@ -235,7 +237,7 @@ static int claim(struct vb_emu_map *map, uint32_t cqn)
 	ret = publish(map);
 	if (!ret)
 		return 0;
-	vb_function_release(&page->server[map->queue]);
+	vb_function_release(vb_card.fabric, &page->server[map->queue]);
 put_cq:
 	vb_cq_put(map->cq);
 	return ret;
@@ -260,7 +262,8 @@ int vb_emu_map(struct vb_dev *dev, uint32_t vhca_id, uint32_t queue, uint32_t cq
 	ret = claim(map, cqn);
 	if (ret)
 		goto put_function;
-	vb_fabric_unpolled(); /* the background thread takes doorbells of other processes */
+	vb_fabric_unpolled(
+		vb_card.fabric); /* the background thread takes doorbells of other processes */
 	*out = map;
 	return 0;
 
@@ -282,7 +285,7 @@ void vb_emu_unmap(struct vb_emu_map *map)
 		vb_read_wait(); /* no doorbell of either side is under way */
 		atomic_fetch_and_explicit(vb_bit_word(function->page->armed, map->queue),
 					  ~vb_bit(map->queue), memory_order_relaxed);
-		vb_function_release(&function->page->server[map->queue]);
+		vb_function_release(card->fabric, &function->page->server[map->queue]);
 		vb_ids_give(&card->numbers.emu_map, map->id);
 		vb_function_put(function);
 	}
@@ -472,8 +475,8 @@ static void tell_driver(struct vb_function *function)
 {
 	if (atomic_load_explicit(&function->driver, memory_order_acquire))
 		vb_emu_driver_look(function);
-	else if (!vb_function_wake(
-			 atomic_load_explicit(&function->page->driver, memory_order_acquire))) {
+	else if (!vb_function_wake(vb_card.fabric, atomic_load_explicit(&function->page->driver,
+									memory_order_acquire))) {
 		atomic_store_explicit(&function->missed, true, memory_order_release);
 		retry_later(function->info.adapter->card);
 	}
@@ -534,7 +537,7 @@ void vb_emulation_run(struct vb_card *card)
 	struct vb_function *function;
 	bool retry = is_retry_due(card);
 
-	if (!vb_function_was_told() && !retry)
+	if (!vb_function_was_told(vb_card.fabric) && !retry)
 		return;
 	for (function = atomic_load_explicit(&card->emulation.first, memory_order_acquire);
 	     function; function = atomic_load_explicit(&function->next, memory_order_acquire)) {

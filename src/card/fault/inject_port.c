@@ -24,7 +24,7 @@
 /* To nobody, with the same sizes: what is sent again must be split as it was. */
 static struct vb_path nowhere(const struct vb_path *path)
 {
-	return (struct vb_path){ .ops = vb_path_none.ops,
+	return (struct vb_path){ .link = vb_path_none.link,
 				 .transport = path->transport,
 				 .mtu = path->mtu,
 				 .span = path->span };
@@ -75,7 +75,7 @@ static void change(struct vb_qp *qp, bool up)
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 	if (!up)
-		vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
+		vb_segment_wait_qp(vb_card.fabric, qp->number & VB_QPN_INDEX_MASK);
 }
 
 void vb_inject_qp_created(struct vb_qp *qp)

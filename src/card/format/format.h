@@ -145,6 +145,8 @@ struct vb_wr {
 	uint16_t stream; /* of a DCI */
 	union ibv_gid dgid;
 	uint8_t sgid_index, traffic_class, hop_limit;
+	uint8_t dmac[6];
+	uint32_t flow_label;
 	/*
 	 * VB_WR_LSO: the first sge are header_len bytes of headers, repeated in front of every mss
 	 * bytes

@@ -124,6 +124,8 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 	wr->sgid_index = copy.av.gid_index & 0x7f;
 	wr->traffic_class = (uint8_t)(be32toh(copy.av.sl_tclass_flowlabel) >> 20);
 	wr->hop_limit = copy.av.hop_limit;
+	wr->flow_label = be32toh(copy.av.sl_tclass_flowlabel) & 0xfffff;
+	memcpy(wr->dmac, copy.mac, sizeof(wr->dmac));
 	memcpy(&wr->dgid, copy.av.dgid, sizeof(wr->dgid));
 	return 0;
 }

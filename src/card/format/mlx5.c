@@ -71,6 +71,8 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 	wr->sgid_index = (uint8_t)(be32toh(copy.av.grh_gid_fl) >> 20);
 	wr->traffic_class = copy.av.tclass;
 	wr->hop_limit = copy.av.hop_limit;
+	wr->flow_label = be32toh(copy.av.grh_gid_fl) & 0xfffff;
+	memcpy(wr->dmac, copy.av.rmac, sizeof(wr->dmac));
 	memcpy(&wr->dgid, copy.av.rgid, sizeof(wr->dgid));
 	return 0;
 }

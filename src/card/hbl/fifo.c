@@ -220,7 +220,7 @@ static void consume_all(struct vb_hbl_fifo *fifo)
 static void defer(struct vb_card *card)
 {
 	atomic_store_explicit(&card->hbl.deferred, true, memory_order_seq_cst);
-	vb_fabric_kick();
+	vb_fabric_kick(card->fabric);
 }
 
 void vb_hbl_fifo_run_deferred(struct vb_card *card)

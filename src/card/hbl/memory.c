@@ -200,7 +200,7 @@ static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 	/* Nobody uses what is not in the new table once this returns. */
 	vb_read_wait();
 	if (memory->window)
-		vb_window_wait(memory->window);
+		vb_window_wait(vb_card.fabric, memory->window);
 	free(old);
 }
 

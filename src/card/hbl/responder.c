@@ -247,7 +247,8 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 		atomic_store_explicit(&rq->stalled, false, memory_order_seq_cst);
 		rq->receiver.nak_sent = true;
 		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
-		vb_fabric_kick(); /* whichever thread ran the timers may be done with its work */
+		vb_fabric_kick(
+			vb_card.fabric); /* whichever thread ran the timers may be done with its work */
 	}
 	vb_unlock(&rq->lock);
 }

@@ -373,11 +373,21 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 {
 	uint32_t qpn = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	enum ibv_mtu mtu = mask & IBV_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
-	struct vb_address to = { .dgid = &attr->ah_attr.grh.dgid,
+	const struct ibv_global_route *route = &attr->ah_attr.grh;
+	const struct vb_adapter *adapter = qp->dev->adapter;
+	struct vb_address to = { .dgid = &route->dgid,
+				 .sgid = &adapter->gids[route->sgid_index].gid,
+				 .smac = adapter->config->mac,
+				 .adapter = adapter->guid,
+				 .flow_label = route->flow_label & 0xfffff,
 				 .mtu = 128u << mtu,
+				 .traffic_class = route->traffic_class,
+				 .hop_limit = route->hop_limit,
 				 .transport = transport_of(qp, &attr->ah_attr) };
 
-	return qp->type == IBV_QPT_UD || qp->init.dc ? 0 : vb_path_open(path, &to, qpn, qp->number);
+	return qp->type == IBV_QPT_UD || qp->init.dc
+		       ? 0
+		       : vb_path_open(vb_card.fabric, path, &to, qpn, qp->number);
 }
 
 /*
@@ -457,7 +467,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 	}
 	vb_burst_end();
 	vb_read_unlock();
-	vb_fabric_progress();
+	vb_fabric_progress(vb_card.fabric);
 }
 
 /* From modify(): the state changed meanwhile, and what is asked for can be had from the new one as well. */
@@ -492,7 +502,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		return ret;
 	vb_responder_answer(qp); /* acknowledgements that are due go out over the path as it is */
 	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
-	vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
+	vb_segment_wait_qp(vb_card.fabric, qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	now = from;

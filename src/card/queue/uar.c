@@ -63,7 +63,7 @@ static void defer(struct vb_card *card, const struct vb_bell *bell)
 		atomic_store_explicit(&card->tables.rung.eqs[bell->number], RUNG | bell->ci,
 				      memory_order_release);
 	atomic_store_explicit(&card->tables.rung.any, true, memory_order_seq_cst);
-	vb_fabric_kick();
+	vb_fabric_kick(card->fabric);
 }
 
 /* --- rings, inside a read section; dev NULL: of any of the card ------------------------------------------- */
@@ -160,7 +160,7 @@ static uint64_t take_bits(_Atomic uint64_t *bits)
 
 void vb_uar_run_deferred(struct vb_card *card)
 {
-	uint32_t slot = vb_fabric_slot() << VB_QPN_INDEX_BITS;
+	uint32_t slot = vb_fabric_slot(vb_card.fabric) << VB_QPN_INDEX_BITS;
 
 	/*
 	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with

@@ -664,7 +664,16 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	from = &adapter->gids[wr->sgid_index];
-	vb_path_peek(&path, &(struct vb_address){ .dgid = &wr->dgid, .mtu = adapter->config->mtu },
+	vb_path_peek(vb_card.fabric, &path,
+		     &(struct vb_address){ .dgid = &wr->dgid,
+					   .sgid = &from->gid,
+					   .dmac = wr->dmac,
+					   .smac = adapter->config->mac,
+					   .adapter = adapter->guid,
+					   .flow_label = wr->flow_label,
+					   .mtu = adapter->config->mtu,
+					   .traffic_class = wr->traffic_class,
+					   .hop_limit = wr->hop_limit },
 		     wr->dqpn);
 	if (!vb_path_can(&path, VB_PATH_REACHES))
 		return done(qp); /* nobody there: lost, and nobody is told */

@@ -15,7 +15,7 @@ enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest 
 
 static inline bool vb_roce_watched(void)
 {
-	return __builtin_expect(vb_registry_sniffed(), 0);
+	return __builtin_expect(vb_registry_sniffed(vb_card.meet), 0);
 }
 
 /* Before a packet is sent: the time, for the functions below; 0: nobody sniffs, and they are not called. */

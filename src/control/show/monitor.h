@@ -18,7 +18,8 @@
 /* ---- the owner: entries of this process ---- */
 
 struct vb_monitor_page;
-struct vb_slot_info; /* meet/registry.h */
+struct vb_registry; /* meet/registry.h */
+struct vb_slot_info;
 
 /* An entry of this process's file. All zero: none; the functions below do nothing with it then. */
 struct vb_monitor_place {
@@ -70,9 +71,12 @@ static inline void vb_monitor_write_end(struct vb_monitor_seq *seq)
 	atomic_store_explicit(&seq->number, (number | 1) + 1, memory_order_release);
 }
 
-/* From the fabric: this process is in the registry now, or leaves it. */
-void vb_monitor_start(const struct vb_slot_info *self);
-void vb_monitor_stop(void);
+/*
+ * From the fabric: a host of this process is in the registry now, or leaves it. What is shown is the process's:
+ * beside the slot of the host that came first, until that one leaves.
+ */
+void vb_monitor_start(struct vb_registry *registry, const struct vb_slot_info *self);
+void vb_monitor_stop(const struct vb_registry *registry);
 
 /* ---- readers: files of all processes of the user ---- */
 

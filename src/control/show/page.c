@@ -25,6 +25,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "meet/registry.h"
+#include "meet/registry_dir.h"
 #include "host/signals.h"
 
 /* Entries of a first chunk, and how many there may be in all. */
@@ -76,7 +77,7 @@ struct vb_monitor_page {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool joined;
+static struct vb_registry *joined;      /* beside the slot of this host; NULL: not joined */
 static struct vb_slot_info self;        /* while joined */
 static struct vb_monitor_page *current; /* of this stay in the registry; NULL: none yet */
 static bool failed;                     /* there can be none */
@@ -120,9 +121,10 @@ static int page_map(struct vb_monitor_page *page)
 	struct vb_monitor_header *header;
 	int ret;
 
-	ret = vb_registry_make_shown(&page->file);
+	ret = vb_registry_make_shown(joined, &page->file);
 	if (!ret)
-		ret = vb_file_reserve(page->file.fd, 0, 2 * VB_MONITOR_PAGE, vb_registry_root());
+		ret = vb_file_reserve(page->file.fd, 0, 2 * VB_MONITOR_PAGE,
+				      vb_registry_root(joined));
 	if (ret)
 		return ret;
 	header = mmap(NULL, VB_MONITOR_MAX_SIZE, PROT_NONE, MAP_SHARED, page->file.fd, 0);
@@ -181,7 +183,7 @@ static void *page_grow(struct vb_monitor_page *page, size_t bytes, uint64_t *off
 	if (page->inherited || size > VB_MONITOR_MAX_SIZE)
 		return NULL;
 	if (!vb_file_is_open(&page->file) ||
-	    vb_file_reserve(page->file.fd, page->size, size, vb_registry_root()) ||
+	    vb_file_reserve(page->file.fd, page->size, size, vb_dir_root_path()) ||
 	    vb_file_uncover(page->header, page->size, size))
 		return NULL;
 	*offset = page->size;
@@ -420,25 +422,29 @@ static void leave(void)
 		page_free(page);
 }
 
-void vb_monitor_start(const struct vb_slot_info *info)
+void vb_monitor_start(struct vb_registry *registry, const struct vb_slot_info *info)
 {
 	sigset_t before;
 
 	take(&before);
-	leave(); /* of a parent's stay */
-	self = *info;
-	joined = true;
-	failed = false;
+	if (!joined) {
+		leave(); /* of a parent's stay */
+		self = *info;
+		joined = registry;
+		failed = false;
+	}
 	give(&before);
 }
 
-void vb_monitor_stop(void)
+void vb_monitor_stop(const struct vb_registry *registry)
 {
 	sigset_t before;
 
 	take(&before);
-	leave();
-	joined = false;
+	if (joined == registry) {
+		leave();
+		joined = NULL;
+	}
 	give(&before);
 }
 
@@ -475,7 +481,7 @@ static void monitor_forked(void)
 		if (!page->inherited)
 			inherit(page);
 	current = NULL;
-	joined = false;
+	joined = NULL;
 	pthread_mutex_init(&lock, NULL);
 }
 

@@ -64,8 +64,9 @@ VB_PUBLIC extern struct vb_patch_counts vb_patch_counts;
 VB_PUBLIC const char *vb_site_reason_name(enum vb_site_reason reason);
 
 /*
- * The same for others to see, in this process's slot of the registry; numbers stay at their highest.
- * NULL: nowhere any more. It must stay mapped as long as there are trapped pages.
+ * The same for others to see, in a slot of the registry; numbers stay at their highest. They are the
+ * process's: where it has several slots, they are in the one that was published first. It must stay mapped
+ * as long as there are trapped pages, or until it is hidden.
  */
 struct vb_slot_doorbells {
 	_Atomic uint64_t traps;
@@ -74,8 +75,10 @@ struct vb_slot_doorbells {
 };
 _Static_assert(VB_SITE_REASONS <= 14, "a counter for each reason");
 void vb_patch_publish(struct vb_slot_doorbells *where);
-/* Nowhere, and nobody is writing there any more. */
-void vb_patch_hide(void);
+/* Not there any more. */
+void vb_patch_withdraw(struct vb_slot_doorbells *where);
+/* Nor is a thread writing there any more. */
+void vb_patch_hide(struct vb_slot_doorbells *where);
 /* In a handler, while a region is in use: this one has trapped. */
 void vb_patch_count_trap(void);
 

@@ -54,9 +54,18 @@ static void show_counts(struct vb_slot_doorbells *to)
 
 void vb_patch_publish(struct vb_slot_doorbells *where)
 {
+	struct vb_slot_doorbells *none = NULL;
+
 	show_counts(where);
+	atomic_compare_exchange_strong_explicit(&shown, &none, where, memory_order_seq_cst,
+						memory_order_relaxed);
+}
+
+void vb_patch_withdraw(struct vb_slot_doorbells *where)
+{
 	/* Pairs with show(): it sees this, or vb_patch_hide() sees it. */
-	atomic_store_explicit(&shown, where, memory_order_seq_cst);
+	atomic_compare_exchange_strong_explicit(&shown, &where, NULL, memory_order_seq_cst,
+						memory_order_relaxed);
 }
 
 static _Atomic uint32_t showing; /* threads that may be writing where it says */
@@ -72,9 +81,9 @@ static void show(void)
  * Not under the lock of patching: whoever closes the card may hold a lock that the program takes
  * before it forks, and a fork has that of patching by then.
  */
-void vb_patch_hide(void)
+void vb_patch_hide(struct vb_slot_doorbells *where)
 {
-	vb_patch_publish(NULL);
+	vb_patch_withdraw(where);
 	while (atomic_load_explicit(&showing, memory_order_seq_cst))
 		sched_yield();
 }

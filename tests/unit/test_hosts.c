@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Two hosts in one process: each has its own slot, life word, segment and background thread, they talk by the rings of shared
+ * memory as two processes do, and one sees the other go. The fabric alone: a card is what a sink counts.
+ *
+ *	host a: sink, card a ---- rings ----> host b: sink, card b
+ *	   registry: slot of a, slot of b, one pid
+ */
+#include "../programs/common.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "hosts_kit.h"
+#include "base/rcu.h"
+#include "fabric/direct.h"
+
+static uint32_t life_of(const struct vb_host *host)
+{
+	return atomic_load(&host->fabric->segment->life);
+}
+
+/* --- the registry ----------------------------------------------------------------------------- */
+
+struct listed {
+	pid_t pid;
+	unsigned int count;
+	uint32_t slot[4];
+};
+
+static void list_one(void *arg, const struct vb_slot_info *info)
+{
+	struct listed *listed = arg;
+
+	if (info->pid == listed->pid && listed->count < 4)
+		listed->slot[listed->count++] = info->slot;
+}
+
+static struct listed slots_of(pid_t pid)
+{
+	struct listed listed = { .pid = pid };
+
+	check(vb_registry_list(list_one, &listed) >= 0, "the registry cannot be read");
+	return listed;
+}
+
+/* --- cases ------------------------------------------------------------------------------------ */
+
+static void apart(void)
+{
+	struct listed listed;
+	struct pair pair;
+	uint32_t slot[2];
+
+	pair_start(&pair);
+	for (int i = 0; i < 2; i++) {
+		const struct vb_fabric *fabric = pair.host[i]->fabric;
+
+		slot[i] = fabric->segment->slot;
+		check_eq(life_of(pair.host[i]), (uint32_t)fabric->thread_id);
+		check_eq(fabric->segment->pid, (uint32_t)getpid());
+	}
+	check(slot[0] != slot[1], "both hosts have slot %u", slot[0]);
+	check(life_of(pair.host[0]) != life_of(pair.host[1]), "both hosts have one life");
+	check(pair.host[0]->fabric->segment != pair.host[1]->fabric->segment, "one segment");
+	listed = slots_of(getpid());
+	check_eq(listed.count, 2);
+	for (int i = 0; i < 2; i++) {
+		check(listed.slot[i] == slot[0] || listed.slot[i] == slot[1], "slot %u",
+		      listed.slot[i]);
+		/* Each sees the other's lock, and its own. */
+		for (int k = 0; k < 2; k++)
+			check(vb_registry_alive(pair.host[i]->meet, slot[k],
+						pair.host[k]->fabric->segment->generation),
+			      "host %d takes host %d for dead", i, k);
+	}
+	pair_stop(&pair);
+	check_eq(slots_of(getpid()).count, 0);
+}
+
+static void packets(void)
+{
+	struct pair pair;
+
+	pair_start(&pair);
+	talk(&pair, 0, 1, 5000);
+	talk(&pair, 1, 0, 5000);
+	check_eq(pair.card[0].taken, 5000);
+	pair_stop(&pair);
+}
+
+/* One thread polls both hosts in turn: each gets its own. */
+static void polled_in_turn(void)
+{
+	uint64_t end = now_us() + PATIENCE_MS * 1000ull;
+	struct vb_path there, back;
+	struct pair pair;
+
+	pair_start(&pair);
+	open_to(&there, &pair, 0, 1);
+	open_to(&back, &pair, 1, 0);
+	for (uint32_t psn = 0; psn < 1000; psn++) {
+		check_eq(send_one(&there, psn), 0);
+		check_eq(send_one(&back, psn), 0);
+		while (pair.card[0].taken <= psn || pair.card[1].taken <= psn) {
+			check(now_us() < end, "packet %u did not come", psn);
+			vb_fabric_poll(pair.host[0]->fabric);
+			vb_fabric_poll(pair.host[1]->fabric);
+		}
+	}
+	vb_path_close(&there);
+	vb_path_close(&back);
+	pair_stop(&pair);
+}
+
+/* Memory of one host, by a key of its own, written by the other: both have the same address space. */
+static void direct(void)
+{
+	enum { INDEX = 70, KEY = 0x1234 << 8 | 0x56, PD = 9 };
+	static uint64_t word = 1, new = 2;
+	struct iovec iov = { &new, sizeof(new) };
+	struct vb_direct_done done;
+	struct vb_fabric *fabric;
+	struct vb_seg_qp *qp;
+	struct vb_seg_mr *mr;
+	struct vb_path path;
+	struct pair pair;
+	uint32_t dqpn;
+
+	pair_start(&pair);
+	fabric = pair.host[1]->fabric;
+	qp = vb_segment_qp(fabric, INDEX);
+	mr = vb_segment_mr(fabric, KEY >> 8);
+	check(qp && mr, "no entries");
+	qp->remote_qpn = 1;
+	qp->access = IBV_ACCESS_REMOTE_WRITE;
+	qp->pdn = PD;
+	qp->transport = IBV_QPT_RC;
+	atomic_store(&qp->ready, 1);
+	*mr = (struct vb_seg_mr){ .access = IBV_ACCESS_REMOTE_WRITE,
+				  .pdn = PD,
+				  .addr = (uintptr_t)&word,
+				  .iova = (uintptr_t)&word,
+				  .length = sizeof(word) };
+	atomic_store(&mr->key, KEY);
+	check(vb_segment_find_mr(fabric, KEY >> 8) == mr, "the own entry is not found");
+	check(!vb_segment_find_mr(pair.host[0]->fabric, KEY >> 8), "it is found by the other host");
+	open_to(&path, &pair, 0, 1);
+	path.transport = IBV_QPT_RC;
+	dqpn = vb_fabric_slot(fabric) << VB_QPN_INDEX_BITS | INDEX;
+	vb_read_lock();
+	check_eq(vb_direct_copy(&path, 1, dqpn, true, &iov, 1, (uintptr_t)&word, KEY, sizeof(word),
+				&done),
+		 VB_DIRECT_OK);
+	check_eq(word, 2);
+	vb_read_unlock();
+	vb_segment_wait_mr(fabric, KEY >> 8); /* no pin was left */
+	vb_path_close(&path);
+	pair_stop(&pair);
+}
+
+static void await_gone(struct vb_path *path)
+{
+	uint64_t end = now_us() + PATIENCE_MS * 1000ull;
+	bool alive;
+
+	do {
+		check(now_us() < end, "the host that has stopped is taken for alive");
+		vb_read_lock();
+		alive = vb_path_alive(path);
+		vb_read_unlock();
+	} while (alive);
+}
+
+/* One stops while the process goes on: the other sees it, and meets the next one. */
+static void leaves(void)
+{
+	struct vb_path path;
+	struct pair pair;
+	uint32_t slot, generation;
+
+	pair_start(&pair);
+	talk(&pair, 0, 1, 10);
+	open_to(&path, &pair, 0, 1);
+	slot = vb_fabric_slot(pair.host[1]->fabric);
+	generation = pair.host[1]->fabric->segment->generation;
+	host_stop(&pair, 1);
+	await_gone(&path);
+	check_eq(send_one(&path, 0), -EHOSTDOWN);
+	check(!vb_registry_alive(pair.host[0]->meet, slot, generation), "its slot is taken");
+	check(!vb_registry_lingers(pair.host[0]->meet, slot), "its slot is locked");
+	check_eq(slots_of(getpid()).count, 1);
+	pair.card[1].taken = 0;
+	host_start(&pair, 1);
+	talk(&pair, 0, 1, 10);
+	talk(&pair, 1, 0, 10);
+	vb_path_close(&path);
+	pair_stop(&pair);
+}
+
+/* A child has neither host; it may start one. The parent's go on. */
+static void forks(void)
+{
+	uint32_t epoch;
+	struct pair pair;
+	pid_t pid;
+
+	pair_start(&pair);
+	talk(&pair, 0, 1, 10);
+	epoch = vb_fabric_epoch(pair.host[0]->fabric);
+	pid = fork();
+	if (!pid) {
+		bool ok = pair.card[0].forked == 1 && pair.card[1].forked == 1 &&
+			  !pair.host[0]->fabric->segment && !pair.host[1]->fabric->segment &&
+			  vb_fabric_epoch(pair.host[0]->fabric) != epoch &&
+			  !vb_fabric_start(pair.host[0], &counting_sink) &&
+			  slots_of(getpid()).count == 1;
+
+		if (ok)
+			vb_fabric_stop(pair.host[0]->fabric);
+		_exit(!ok);
+	}
+	spawn_wait(pid);
+	talk(&pair, 0, 1, 10);
+	talk(&pair, 1, 0, 10);
+	pair_stop(&pair);
+}
+
+/* A process with two hosts that says so, and then waits; or exits, without stopping them. */
+static int role(bool exits)
+{
+	struct pair pair;
+
+	pair_start(&pair);
+	msg_send(ROLE_FD, "s", 1);
+	if (!exits)
+		pause();
+	msg_recv(ROLE_FD, &(char){ 0 }, 1);
+	return 0;
+}
+
+/* Both slots go with their process, however it ends. */
+static void ends(const char *how)
+{
+	struct pair pair;
+	int fd, status;
+	pid_t pid;
+
+	memset(&pair, 0, sizeof(pair));
+	host_start(&pair, 0);
+	pid = spawn_self(how, &fd);
+	msg_recv(fd, &(char){ 0 }, 1);
+	check_eq(slots_of(pid).count, 2);
+	if (!strcmp(how, "exits"))
+		msg_send(fd, "e", 1);
+	else
+		kill(pid, SIGKILL);
+	check_eq(waitpid(pid, &status, 0), pid);
+	check_eq(slots_of(pid).count, 0);
+	vb_registry_reap(pair.host[0]->meet);
+	check_eq(slots_of(getpid()).count, 1);
+	close(fd);
+	host_stop(&pair, 0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return role(!strcmp(argv[1], "exits"));
+	apart();
+	packets();
+	polled_in_turn();
+	direct();
+	leaves();
+	forks();
+	ends("killed");
+	ends("exits");
+	return 0;
+}

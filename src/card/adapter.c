@@ -292,14 +292,14 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 		return -ENOMEM;
 	ret = vb_fault_arm();
 	if (!ret)
-		ret = vb_fabric_start(&vb_host_program, &vb_card_sink);
+		ret = vb_fabric_start(adapter->card->host, &vb_card_sink);
 	if (ret) {
 		free(dev);
 		return ret;
 	}
 	ret = vb_inject_begin(adapter->card);
 	if (ret) {
-		vb_fabric_stop(vb_card.fabric);
+		vb_fabric_stop(vb_dev_card(dev)->fabric);
 		free(dev);
 		return ret;
 	}
@@ -325,7 +325,7 @@ int vb_dev_close(struct vb_dev *dev)
 	vb_inject_closing(dev);
 	vb_dev_set_wq_range(dev, 0);
 	vb_show_adapter(dev->adapter, -1);
-	vb_fabric_stop(vb_card.fabric);
+	vb_fabric_stop(vb_dev_card(dev)->fabric);
 	free(dev);
 	return 0;
 }
@@ -337,7 +337,7 @@ const struct vb_adapter *vb_dev_adapter(const struct vb_dev *dev)
 
 bool vb_dev_stale(const struct vb_dev *dev)
 {
-	return dev->epoch != vb_fabric_epoch(vb_card.fabric);
+	return dev->epoch != vb_fabric_epoch(vb_dev_card(dev)->fabric);
 }
 
 void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
@@ -349,17 +349,17 @@ void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
 
 bool vb_progress_once(struct vb_card *card)
 {
-	return vb_fabric_progress(vb_card.fabric);
+	return vb_fabric_progress(card->fabric);
 }
 
 void vb_progress_unpolled(struct vb_dev *dev)
 {
-	vb_fabric_unpolled(vb_card.fabric);
+	vb_fabric_unpolled(vb_dev_card(dev)->fabric);
 }
 
 bool vb_progress(struct vb_dev *dev)
 {
-	return !vb_dev_stale(dev) && vb_fabric_poll(vb_card.fabric);
+	return !vb_dev_stale(dev) && vb_fabric_poll(vb_dev_card(dev)->fabric);
 }
 
 /* --- protection domains ----------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ void vb_burst_kick(struct vb_card *card)
 	if (vb_burst.depth)
 		vb_burst.kick = vb_burst.pending = true;
 	else
-		vb_fabric_kick(vb_card.fabric);
+		vb_fabric_kick(card->fabric);
 }
 
 bool vb_burst_compresses(struct vb_cq *cq)
@@ -117,7 +117,7 @@ void vb_burst_close(void)
 		wake_peers();
 	if (vb_burst.kick) {
 		vb_burst.kick = false;
-		vb_fabric_kick(vb_card.fabric);
+		vb_fabric_kick(vb_burst.card->fabric);
 	}
 	if (vb_burst.first)
 		tell_all();

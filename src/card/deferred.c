@@ -148,7 +148,7 @@ static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
 		return;
 	push_all(s, first);
 	/* The background thread may have seen an empty list meanwhile. */
-	vb_fabric_kick(vb_card.fabric);
+	vb_fabric_kick(item->card->fabric);
 }
 
 void vb_deferred_remove(struct vb_deferred *item)

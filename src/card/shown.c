@@ -21,7 +21,7 @@ static void add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
 /* Lock held. A forked child, or a process that left the registry and joined again, begins anew. */
 static void begin_epoch(struct vb_card *card)
 {
-	uint32_t epoch = vb_fabric_epoch(vb_card.fabric);
+	uint32_t epoch = vb_fabric_epoch(card->fabric);
 
 	if (card->shown.epoch == epoch)
 		return;

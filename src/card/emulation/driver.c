@@ -49,7 +49,9 @@ static void ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t value)
 	      vb_bit(queue)))
 		return;
 	if (vb_card_is_inside()) {
-		vb_function_wake(vb_card.fabric, vb_function_self(vb_card.fabric));
+		struct vb_fabric *fabric = vb_dev_card(driver->dev)->fabric;
+
+		vb_function_wake(fabric, vb_function_self(fabric));
 		return;
 	}
 	vb_read_lock();
@@ -163,7 +165,7 @@ int vb_emu_driver_served(const struct vb_emu_driver *driver, uint32_t queue)
 	if (queue >= driver->function->info.queues)
 		return vb_refuse_range("queue", queue, 0, driver->function->info.queues - 1);
 	return vb_function_alive(
-		vb_card.fabric,
+		vb_dev_card(driver->dev)->fabric,
 		atomic_load_explicit(&driver->function->page->server[queue], memory_order_acquire));
 }
 
@@ -204,7 +206,7 @@ int vb_emu_driver_open(struct vb_card *card, uint32_t vhca_id, struct vb_emu_dri
 	if (ret)
 		goto close_dev;
 	function = driver->function;
-	if (vb_function_claim(vb_card.fabric, &function->page->driver)) {
+	if (vb_function_claim(card->fabric, &function->page->driver)) {
 		ret = vb_refuse_busy("another driver");
 		goto put_function;
 	}
@@ -213,13 +215,13 @@ int vb_emu_driver_open(struct vb_card *card, uint32_t vhca_id, struct vb_emu_dri
 	if (ret)
 		goto release;
 	vb_fabric_unpolled(
-		vb_card.fabric); /* the background thread takes interrupts of other processes */
+		card->fabric); /* the background thread takes interrupts of other processes */
 	atomic_store_explicit(&function->driver, driver, memory_order_release);
 	*out = driver;
 	return 0;
 
 release:
-	vb_function_release(vb_card.fabric, &function->page->driver);
+	vb_function_release(card->fabric, &function->page->driver);
 put_function:
 	vb_function_put(function);
 close_dev:
@@ -237,7 +239,7 @@ void vb_emu_driver_close(struct vb_emu_driver *driver)
 	if (!vb_dev_stale(driver->dev)) {
 		atomic_store_explicit(&function->driver, NULL, memory_order_release);
 		vb_read_wait(); /* nobody writes to the descriptors any more */
-		vb_function_release(vb_card.fabric, &function->page->driver);
+		vb_function_release(function->info.adapter->card->fabric, &function->page->driver);
 		vb_function_put(function);
 	}
 	for (uint32_t v = 0; v < VB_FUNCTION_VECTORS; v++)

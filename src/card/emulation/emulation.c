@@ -94,7 +94,7 @@ static int make(const struct vb_function_info *info, struct vb_function **out)
 	if (!function)
 		return vb_refuse_memory("the emulated function");
 	function->info = *info;
-	ret = vb_function_map_page(vb_card.fabric, info->adapter->config->name, info->number,
+	ret = vb_function_map_page(card->fabric, info->adapter->config->name, info->number,
 				   &function->page);
 	if (ret) {
 		free(function);
@@ -227,7 +227,7 @@ static int claim(struct vb_emu_map *map, uint32_t cqn)
 	map->cq = vb_cq_get(map->dev, cqn);
 	if (!map->cq)
 		return vb_refuse_value("cqn", cqn);
-	if (vb_function_claim(vb_card.fabric, &page->server[map->queue])) {
+	if (vb_function_claim(vb_dev_card(map->dev)->fabric, &page->server[map->queue])) {
 		ret = vb_refuse_busy("another map of this queue");
 		goto put_cq;
 	}
@@ -237,7 +237,7 @@ static int claim(struct vb_emu_map *map, uint32_t cqn)
 	ret = publish(map);
 	if (!ret)
 		return 0;
-	vb_function_release(vb_card.fabric, &page->server[map->queue]);
+	vb_function_release(vb_dev_card(map->dev)->fabric, &page->server[map->queue]);
 put_cq:
 	vb_cq_put(map->cq);
 	return ret;
@@ -263,7 +263,7 @@ int vb_emu_map(struct vb_dev *dev, uint32_t vhca_id, uint32_t queue, uint32_t cq
 	if (ret)
 		goto put_function;
 	vb_fabric_unpolled(
-		vb_card.fabric); /* the background thread takes doorbells of other processes */
+		vb_dev_card(dev)->fabric); /* the background thread takes doorbells of other processes */
 	*out = map;
 	return 0;
 
@@ -475,7 +475,7 @@ static void tell_driver(struct vb_function *function)
 {
 	if (atomic_load_explicit(&function->driver, memory_order_acquire))
 		vb_emu_driver_look(function);
-	else if (!vb_function_wake(vb_card.fabric, atomic_load_explicit(&function->page->driver,
+	else if (!vb_function_wake(function->info.adapter->card->fabric, atomic_load_explicit(&function->page->driver,
 									memory_order_acquire))) {
 		atomic_store_explicit(&function->missed, true, memory_order_release);
 		retry_later(function->info.adapter->card);
@@ -537,7 +537,7 @@ void vb_emulation_run(struct vb_card *card)
 	struct vb_function *function;
 	bool retry = is_retry_due(card);
 
-	if (!vb_function_was_told(vb_card.fabric) && !retry)
+	if (!vb_function_was_told(card->fabric) && !retry)
 		return;
 	for (function = atomic_load_explicit(&card->emulation.first, memory_order_acquire);
 	     function; function = atomic_load_explicit(&function->next, memory_order_acquire)) {

@@ -354,7 +354,7 @@ static unsigned int send_out(struct vb_card *card, const struct vb_frame_origin 
 	struct iovec iov = { frame->data, frame->len };
 	struct vb_pkt pkt = as_packet(origin, &iov);
 
-	return vb_frame_send(vb_card.fabric, &pkt);
+	return vb_frame_send(card->fabric, &pkt);
 }
 
 /* Rules may have made the frame longer than we take, or left no header: that one is lost. */
@@ -408,7 +408,7 @@ enum vb_frame_may vb_cable_may_send(struct vb_card *card, uint32_t len)
 	struct iovec iov = { NULL, len + LONGER < VB_FRAME_MAX ? len + LONGER : VB_FRAME_MAX };
 	struct vb_pkt pkt = as_packet(&(struct vb_frame_origin){ .ways = 0 }, &iov);
 
-	return vb_frame_may_send(vb_card.fabric, &pkt);
+	return vb_frame_may_send(card->fabric, &pkt);
 }
 
 /* The adapter with a GUID that is on a cable; NULL: none of ours. */
@@ -521,7 +521,7 @@ bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up)
 	if (vb_dev_stale(dev))
 		return true;
 	vb_read_lock();
-	room = vb_frame_has_room(vb_card.fabric, &pkt, give_up);
+	room = vb_frame_has_room(vb_dev_card(dev)->fabric, &pkt, give_up);
 	vb_read_unlock();
 	return room;
 }
@@ -533,7 +533,7 @@ bool vb_cable_drained(struct vb_dev *dev, bool slow_too)
 	if (vb_dev_stale(dev))
 		return true;
 	vb_read_lock();
-	drained = vb_frame_drained(vb_card.fabric, slow_too);
+	drained = vb_frame_drained(vb_dev_card(dev)->fabric, slow_too);
 	vb_read_unlock();
 	return drained;
 }
@@ -541,5 +541,5 @@ bool vb_cable_drained(struct vb_dev *dev, bool slow_too)
 uint64_t vb_cable_lost(struct vb_dev *dev, uint32_t *unread)
 {
 	*unread = 0;
-	return vb_dev_stale(dev) ? 0 : vb_frame_lost(vb_card.fabric, unread);
+	return vb_dev_stale(dev) ? 0 : vb_frame_lost(vb_dev_card(dev)->fabric, unread);
 }

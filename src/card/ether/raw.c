@@ -96,7 +96,7 @@ static int finish(struct sending *s, struct vb_frame *f)
 	if (__builtin_expect(may == VB_FRAME_WAITS, 0))
 		return -EAGAIN;
 	status = complete(s, f);
-	vb_frame_sent(vb_card.fabric, may);
+	vb_frame_sent(s->qp->card->fabric, may);
 	return status;
 }
 

@@ -137,7 +137,7 @@ static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *
 		n = open ? read(file->fd, frame, sizeof(frame)) : 0;
 		if (n > 0)
 			vb_cable_arrive(adapter, frame, (uint32_t)n);
-		vb_frame_sent(vb_card.fabric, may);
+		vb_frame_sent(adapter->card->fabric, may);
 		if (!open)
 			return false;
 	}

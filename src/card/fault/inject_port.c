@@ -75,7 +75,7 @@ static void change(struct vb_qp *qp, bool up)
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 	if (!up)
-		vb_segment_wait_qp(vb_card.fabric, qp->number & VB_QPN_INDEX_MASK);
+		vb_segment_wait_qp(qp->card->fabric, qp->number & VB_QPN_INDEX_MASK);
 }
 
 void vb_inject_qp_created(struct vb_qp *qp)

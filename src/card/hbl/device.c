@@ -33,7 +33,7 @@ struct vb_hbl *vb_hbl_find(struct vb_card *card, uint32_t number)
 
 bool vb_hbl_stale(const struct vb_hbl *hbl)
 {
-	return hbl->epoch != vb_fabric_epoch(vb_card.fabric);
+	return hbl->epoch != vb_fabric_epoch(hbl->card->fabric);
 }
 
 /* Its CQs; one for several ports is made the child's own several times, which does no harm. */
@@ -155,8 +155,8 @@ static int open_file(struct vb_hbl *hbl, int flags)
 	}
 	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	ret = ours < 0 ? -errno
-		       : vb_hbl_memory_init(&hbl->memory, ours,
-					    vb_window_own(vb_card.fabric, hbl->number));
+		       : vb_hbl_memory_init(&hbl->memory, ours, hbl->card->fabric,
+					    vb_window_own(hbl->card->fabric, hbl->number));
 	if (ret) {
 		if (ours >= 0)
 			close(ours);
@@ -182,12 +182,12 @@ static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 	pthread_mutex_init(&hbl->mutex, NULL);
 	ret = vb_fault_arm();
 	if (!ret)
-		ret = vb_fabric_start(&vb_host_program, &vb_card_sink);
+		ret = vb_fabric_start(adapter->card->host, &vb_card_sink);
 	if (ret)
 		goto free_device;
-	hbl->epoch = vb_fabric_epoch(vb_card.fabric);
-	vb_fabric_unpolled(vb_card.fabric); /* completions are read from memory */
-	ret = vb_registry_claim(vb_card.meet, number);
+	hbl->epoch = vb_fabric_epoch(adapter->card->fabric);
+	vb_fabric_unpolled(adapter->card->fabric); /* completions are read from memory */
+	ret = vb_registry_claim(adapter->card->meet, number);
 	if (ret)
 		goto stop_fabric;
 	ret = open_file(hbl, flags);
@@ -197,9 +197,9 @@ static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 	return 0;
 
 release:
-	vb_registry_release(vb_card.meet, number);
+	vb_registry_release(adapter->card->meet, number);
 stop_fabric:
-	vb_fabric_stop(vb_card.fabric);
+	vb_fabric_stop(adapter->card->fabric);
 free_device:
 	pthread_mutex_destroy(&hbl->mutex);
 	free(hbl);
@@ -214,8 +214,8 @@ static void let_go(struct vb_hbl *hbl)
 	atomic_store_explicit(&card->hbl.devices[hbl->number], NULL, memory_order_release);
 	vb_read_wait(); /* packets for it may be under way */
 	vb_hbl_memory_destroy(&hbl->memory);
-	vb_registry_release(vb_card.meet, hbl->number);
-	vb_fabric_stop(vb_card.fabric);
+	vb_registry_release(card->meet, hbl->number);
+	vb_fabric_stop(card->fabric);
 	pthread_mutex_destroy(&hbl->mutex);
 	free(hbl);
 }

@@ -80,9 +80,11 @@ struct vb_hbl_memory {
 	struct vb_hbl_buffer *buffers;
 	struct vb_hbl_maps *_Atomic maps;
 	struct vb_window *window; /* where peers see them; NULL: nowhere */
+	struct vb_fabric *fabric; /* of the device's card */
 };
 
-int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_window *window);
+int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_fabric *fabric,
+		       struct vb_window *window);
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory);
 bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory,
 			   int fd); /* a descriptor of its file */

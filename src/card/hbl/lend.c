@@ -149,7 +149,7 @@ void vb_hbl_take_back(struct vb_hbl_qp *qp)
 
 	if (!queue)
 		return;
-	unfinished = vb_window_close(vb_card.fabric, queue);
+	unfinished = vb_window_close(qp->hbl->card->fabric, queue);
 	vb_lock(&rq->lock);
 	vb_hbl_lent_take(qp, queue);
 	if (unfinished)

@@ -39,7 +39,8 @@ static uint64_t page_up(uint64_t n)
 	return (n + VB_HBL_PAGE - 1) & ~(uint64_t)(VB_HBL_PAGE - 1);
 }
 
-int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_window *window)
+int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_fabric *fabric,
+		       struct vb_window *window)
 {
 	struct vb_hbl_maps *maps;
 	struct stat st;
@@ -51,6 +52,7 @@ int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_window *w
 		return -ENOMEM;
 	pthread_mutex_init(&memory->lock, NULL);
 	memory->fd = fd;
+	memory->fabric = fabric;
 	memory->inode = st.st_ino;
 	memory->file_dev = st.st_dev;
 	memory->file_size = VB_HBL_PAGE; /* no handle is 0 */
@@ -200,7 +202,7 @@ static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 	/* Nobody uses what is not in the new table once this returns. */
 	vb_read_wait();
 	if (memory->window)
-		vb_window_wait(vb_card.fabric, memory->window);
+		vb_window_wait(memory->fabric, memory->window);
 	free(old);
 }
 

@@ -55,8 +55,8 @@ static void open_path(struct vb_hbl_qp *qp)
 	if (atomic_load_explicit(&qp->port->cut, memory_order_seq_cst))
 		return;
 	if (!vb_path_can(&qp->path, VB_PATH_REACHES) &&
-	    (!vb_registry_claimant(vb_card.meet, qp->peer_device, &owner) ||
-	     vb_path_open_slot(vb_card.fabric, &qp->path, owner.slot,
+	    (!vb_registry_claimant(qp->hbl->card->meet, qp->peer_device, &owner) ||
+	     vb_path_open_slot(qp->hbl->card->fabric, &qp->path, owner.slot,
 			       vb_hbl_address(qp->hbl->number, qp->port->number, qp->qpn)) ||
 	     !vb_path_can(&qp->path, VB_PATH_REACHES)))
 		return;

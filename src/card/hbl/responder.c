@@ -248,7 +248,7 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 		rq->receiver.nak_sent = true;
 		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
 		vb_fabric_kick(
-			vb_card.fabric); /* whichever thread ran the timers may be done with its work */
+			qp->hbl->card->fabric); /* whichever thread ran the timers may be done with its work */
 	}
 	vb_unlock(&rq->lock);
 }

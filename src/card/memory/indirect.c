@@ -116,7 +116,7 @@ static struct vb_indirect *of_entry(struct vb_seg_mr *entry)
 /* A key that can be used. */
 static struct vb_indirect *find(struct vb_card *card, uint32_t key)
 {
-	struct vb_seg_mr *entry = vb_segment_find_mr(vb_card.fabric, key >> 8);
+	struct vb_seg_mr *entry = vb_segment_find_mr(card->fabric, key >> 8);
 
 	/* Pairs with vb_indirect_configure(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
@@ -390,7 +390,7 @@ static bool may_configure(const struct vb_indirect *in, const struct vb_seg_mr *
  */
 enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	struct vb_seg_mr *entry = vb_segment_find_mr(vb_card.fabric, wr->imm >> 8);
+	struct vb_seg_mr *entry = vb_segment_find_mr(qp->card->fabric, wr->imm >> 8);
 	struct vb_indirect *in = of_entry(entry);
 	enum ibv_wc_status status = IBV_WC_MW_BIND_ERR;
 	uint32_t key;

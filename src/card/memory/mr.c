@@ -168,11 +168,11 @@ static void tell_changed(struct vb_card *card, uint32_t key, uint32_t pdn, uint3
 }
 
 /* No thread of ours and no peer uses the key when this returns. */
-static void retract(struct vb_seg_mr *entry, uint32_t key)
+static void retract(struct vb_card *card, struct vb_seg_mr *entry, uint32_t key)
 {
 	atomic_store_explicit(&entry->key, 0, memory_order_seq_cst);
 	vb_read_wait();
-	vb_segment_wait_mr(vb_card.fabric, key >> 8);
+	vb_segment_wait_mr(card->fabric, key >> 8);
 }
 
 /* Two keys mean something else in WQEs: the end of a list, and a block of pieces that repeats. */
@@ -193,13 +193,13 @@ static void note_memory(struct vb_mr *mr, const void *addr, size_t length)
 {
 	mr->is_private = !vb_shared_covers(addr, length);
 	if (mr->is_private)
-		vb_fabric_private_memory(vb_card.fabric, 1);
+		vb_fabric_private_memory(vb_dev_card(mr->pd->dev)->fabric, 1);
 }
 
 static void forget_memory(struct vb_mr *mr)
 {
 	if (mr->is_private)
-		vb_fabric_private_memory(vb_card.fabric, -1);
+		vb_fabric_private_memory(vb_dev_card(mr->pd->dev)->fabric, -1);
 	mr->is_private = false;
 }
 
@@ -214,7 +214,7 @@ static int make_mr(struct vb_pd *pd, struct vb_mr **out)
 	if (index < 0)
 		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
 	mr = calloc(1, sizeof(*mr));
-	entry = vb_segment_mr(vb_card.fabric, (uint32_t)index);
+	entry = vb_segment_mr(card->fabric, (uint32_t)index);
 	if (!mr || !entry) {
 		free(mr);
 		vb_ids_give(&card->numbers.mr, (uint32_t)index);
@@ -329,7 +329,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 		ret = vb_mr_check_memory(addr, length, access);
 	if (ret)
 		return ret;
-	retract(entry, mr->key);
+	retract(vb_dev_card(mr->pd->dev), entry, mr->key);
 	forget_memory(mr);
 	note_memory(mr, addr, length);
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
@@ -351,7 +351,7 @@ int vb_mr_dereg(struct vb_mr *mr)
 			atomic_store_explicit(&mr->entry->indirect, 0, memory_order_relaxed);
 			vb_read_wait();
 		}
-		retract(mr->entry, mr->key);
+		retract(vb_dev_card(mr->pd->dev), mr->entry, mr->key);
 		tell_gone(card, mr->key);
 		forget_memory(mr);
 		vb_ids_give(&card->numbers.mr, mr->key >> 8);
@@ -370,7 +370,7 @@ uint32_t vb_mr_key(const struct vb_mr *mr)
 
 static inline struct vb_seg_mr *own_entry(struct vb_card *card, uint32_t key)
 {
-	return vb_segment_find_mr(vb_card.fabric, key >> 8);
+	return vb_segment_find_mr(card->fabric, key >> 8);
 }
 
 void *vb_mr_translate(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,

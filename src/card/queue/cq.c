@@ -100,7 +100,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	}
 	if (attr->always_armed) {
 		atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
-		vb_fabric_armed(vb_card.fabric, 1);
+		vb_fabric_armed(card->fabric, 1);
 	}
 	atomic_store_explicit(&card->tables.cq[number], cq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
@@ -151,9 +151,9 @@ int vb_cq_destroy(struct vb_cq *cq)
 		if (cq->moderated)
 			clear_alarm(cq);
 		if (cq->arm != VB_ARM_NONE)
-			vb_fabric_armed(vb_card.fabric, -1);
+			vb_fabric_armed(card->fabric, -1);
 		atomic_fetch_sub_explicit(&cq->dev->objects, 1, memory_order_release);
-		vb_fabric_freed(vb_card.fabric,
+		vb_fabric_freed(card->fabric,
 				sizeof(*cq) + (size_t)cq->attr.cqe_cnt * cq->attr.cqe_size);
 	}
 	vb_ids_give(&card->numbers.cq, cq->number);
@@ -302,7 +302,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 static void fire(struct vb_cq *cq)
 {
 	if (!cq->attr.always_armed)
-		vb_fabric_armed(vb_card.fabric, -1);
+		vb_fabric_armed(vb_dev_card(cq->dev)->fabric, -1);
 	if (cq->attr.notify)
 		vb_notice_add(&cq->notice, 1);
 }
@@ -434,7 +434,7 @@ static void end_arming(struct vb_cq *cq, bool counted, bool due)
 {
 	vb_unlock(&cq->lock);
 	if (!counted)
-		vb_fabric_armed(vb_card.fabric, -1);
+		vb_fabric_armed(vb_dev_card(cq->dev)->fabric, -1);
 	if (due)
 		fire(cq);
 	vb_burst_end();

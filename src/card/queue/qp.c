@@ -316,13 +316,13 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	ret = -ENOMEM;
 	if (!qp)
 		goto give_number;
-	qp->shared = vb_segment_qp(vb_card.fabric, (uint32_t)index);
+	qp->shared = vb_segment_qp(card->fabric, (uint32_t)index);
 	if (!qp->shared)
 		goto free_qp;
 	atomic_store_explicit(&qp->shared->adapter, dev->adapter->guid, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->connection, 0, memory_order_relaxed);
 	qp->shared->remote_qpn = 0; /* what it expects is for nobody yet */
-	qp->number = vb_fabric_slot(vb_card.fabric) << VB_QPN_INDEX_BITS | (uint32_t)index;
+	qp->number = vb_fabric_slot(card->fabric) << VB_QPN_INDEX_BITS | (uint32_t)index;
 	qp->shows = dct ? dct->number : qp->number;
 	if (!dct)
 		qp->serial =
@@ -381,7 +381,7 @@ int vb_qpn_take(struct vb_dev *dev, uint32_t *number)
 
 	if (index < 0)
 		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
-	*number = vb_fabric_slot(vb_card.fabric) << VB_QPN_INDEX_BITS | (uint32_t)index;
+	*number = vb_fabric_slot(card->fabric) << VB_QPN_INDEX_BITS | (uint32_t)index;
 	return 0;
 }
 
@@ -484,7 +484,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
 		clear_alarms(qp);
-		vb_segment_wait_qp(vb_card.fabric, index);
+		vb_segment_wait_qp(card->fabric, index);
 		vb_read_wait(); /* a last look may have an event to deliver */
 		if (qp->shows != qp->number)
 			vb_responder_give(qp); /* the DCT's program cannot flush it */

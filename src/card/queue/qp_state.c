@@ -387,7 +387,7 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 
 	return qp->type == IBV_QPT_UD || qp->init.dc
 		       ? 0
-		       : vb_path_open(vb_card.fabric, path, &to, qpn, qp->number);
+		       : vb_path_open(qp->card->fabric, path, &to, qpn, qp->number);
 }
 
 /*
@@ -467,7 +467,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 	}
 	vb_burst_end();
 	vb_read_unlock();
-	vb_fabric_progress(vb_card.fabric);
+	vb_fabric_progress(qp->card->fabric);
 }
 
 /* From modify(): the state changed meanwhile, and what is asked for can be had from the new one as well. */
@@ -502,7 +502,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		return ret;
 	vb_responder_answer(qp); /* acknowledgements that are due go out over the path as it is */
 	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
-	vb_segment_wait_qp(vb_card.fabric, qp->number & VB_QPN_INDEX_MASK);
+	vb_segment_wait_qp(qp->card->fabric, qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	now = from;

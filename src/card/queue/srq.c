@@ -82,7 +82,7 @@ int vb_srq_destroy(struct vb_srq *srq)
 	atomic_fetch_sub_explicit(&srq->attr.pd->refs, 1, memory_order_release);
 	vb_ids_give(&card->numbers.srq, srq->number);
 	if (!vb_dev_stale(srq->dev))
-		vb_fabric_freed(vb_card.fabric,
+		vb_fabric_freed(card->fabric,
 				sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));
 	free(srq->back);
 	free(srq);

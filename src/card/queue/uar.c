@@ -160,7 +160,7 @@ static uint64_t take_bits(_Atomic uint64_t *bits)
 
 void vb_uar_run_deferred(struct vb_card *card)
 {
-	uint32_t slot = vb_fabric_slot(vb_card.fabric) << VB_QPN_INDEX_BITS;
+	uint32_t slot = vb_fabric_slot(card->fabric) << VB_QPN_INDEX_BITS;
 
 	/*
 	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with

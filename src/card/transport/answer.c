@@ -29,7 +29,7 @@ send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
 			     pkt->len, IBV_ACCESS_REMOTE_READ))
 		return -EFAULT;
 	pkt->iov = &iov;
-	sent = vb_roce_time();
+	sent = vb_roce_time(qp->card);
 	ret = vb_path_send(&qp->path, pkt);
 	if (!ret && sent)
 		vb_roce_answer(qp, pkt, r->psn, r->sent, sent);
@@ -57,7 +57,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			.iov_cnt = chunk ? 1 : 0,
 			.len = chunk,
 		};
-		uint64_t sent = vb_roce_time();
+		uint64_t sent = vb_roce_time(qp->card);
 		int ret;
 
 		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) |

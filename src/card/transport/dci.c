@@ -91,7 +91,7 @@ static uint64_t new_connection(struct vb_card *card)
 	uint64_t now = vb_now_ns() << 6, old = atomic_load_explicit(last, memory_order_relaxed),
 		 next;
 
-	now |= vb_fabric_slot(vb_card.fabric) & 0x3f;
+	now |= vb_fabric_slot(card->fabric) & 0x3f;
 	do
 		next = now > old ? now : old + 64;
 	while (!atomic_compare_exchange_weak_explicit(last, &old, next, memory_order_relaxed,
@@ -168,7 +168,7 @@ static void turn_to(struct vb_qp *qp)
 				 .transport = transport };
 	struct vb_path path = vb_path_none, old;
 
-	if (vb_path_open(vb_card.fabric, &path, &to, wr->dqpn, qp->number))
+	if (vb_path_open(qp->card->fabric, &path, &to, wr->dqpn, qp->number))
 		path = vb_path_none; /* like one that does not answer */
 	vb_lock(&qp->rq.lock);
 	old = vb_qp_set_path(qp, &path);

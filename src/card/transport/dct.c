@@ -170,13 +170,13 @@ static bool attach(struct vb_dct_end *end, const struct vb_dc_request *request,
 	struct vb_path path, old;
 	uint8_t have;
 
-	if (vb_path_open_slot(vb_card.fabric, &path, vb_qpn_slot(request->sqpn), qp->number) ||
+	if (vb_path_open_slot(qp->card->fabric, &path, vb_qpn_slot(request->sqpn), qp->number) ||
 	    !vb_path_can(&path, VB_PATH_REACHES))
 		return false;
 	path.transport = (uint8_t)(IBV_QPT_RC | request->v1);
 	/* The initiator that it had has left it: nobody is in the middle of using it. */
 	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
-	vb_segment_wait_qp(vb_card.fabric, qp->number & VB_QPN_INDEX_MASK);
+	vb_segment_wait_qp(qp->card->fabric, qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	old = vb_qp_set_path(qp, &path);
@@ -248,7 +248,7 @@ static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_
 	struct vb_path path;
 	struct vb_qp *dci;
 
-	if (vb_path_open_slot(vb_card.fabric, &path, vb_qpn_slot(request->sqpn), VB_NO_QUEUE))
+	if (vb_path_open_slot(qp->card->fabric, &path, vb_qpn_slot(request->sqpn), VB_NO_QUEUE))
 		return;
 	if (vb_path_can(&path, VB_PATH_CALLS)) {
 		dci = vb_qp_find(qp->card, request->sqpn);

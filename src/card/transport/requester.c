@@ -252,13 +252,13 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	pkt->iov_cnt = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE ? (uint32_t)cnt : 0;
 	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
 	qp->sq.sent_by.calls++;
-	if (vb_roce_watched())
+	if (vb_roce_watched(qp->card))
 		vb_roce_request(qp, &qp->path, pkt, iov, cnt, 0, pkt->len, vb_now_ns());
 	vb_note(SENT, .object = pkt->sqpn, .code = pkt->op, .value = pkt->len,
 		.extra = (uint64_t)pkt->psn << 32 | pkt->dqpn);
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
-		if (answered && vb_roce_watched() && (reply.iov_cnt || !reply.len))
+		if (answered && vb_roce_watched(qp->card) && (reply.iov_cnt || !reply.len))
 			vb_roce_reply(qp, target, &reply);
 		if (answered && !is_ghost(&reply, pkt->psn))
 			return take_reply(qp, target, &reply, pkt->psn, iov, cnt);
@@ -443,7 +443,7 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 	int ret;
 
 	do {
-		sent = vb_roce_time();
+		sent = vb_roce_time(qp->card);
 		if (sq->sent == sq->to_place) {
 			/* Where it is refused the target gets it like the rest, decides, and answers. */
 			if (vb_requester_place(qp, pkt, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
@@ -501,7 +501,7 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 	pkt->iov_cnt = (uint32_t)cnt;
 	pkt->len = (uint32_t)sq->wr.len;
 	add_acknowledgement(qp, pkt);
-	sent = vb_roce_time();
+	sent = vb_roce_time(qp->card);
 	ret = vb_path_send(&qp->path, pkt);
 	if (__builtin_expect(ret == -EAGAIN, 0)) {
 		vb_work_block(qp, VB_WORK_SEND);
@@ -531,7 +531,7 @@ static enum step call_with(struct vb_qp *qp, struct vb_pkt *pkt)
 	struct vb_pkt reply;
 
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
-	if (answered && qp->type == IBV_QPT_RC && vb_roce_watched() &&
+	if (answered && qp->type == IBV_QPT_RC && vb_roce_watched(qp->card) &&
 	    (reply.iov_cnt || !reply.len))
 		vb_roce_reply(qp, target, &reply);
 	/* A duplicate, of what was sent before the receiver was not ready, is acknowledged at once. */
@@ -604,7 +604,7 @@ static __attribute__((noinline, cold)) enum step send_scattered(struct vb_qp *qp
 		pkt->psn = sq->sender.psn;
 		pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
 		last = pkt->flags & VB_PKT_LAST;
-		if (vb_roce_watched())
+		if (vb_roce_watched(qp->card))
 			vb_roce_request(qp, &qp->path, pkt, &part, (int)pkt->iov_cnt, 0, pkt->len,
 					vb_now_ns());
 		step = calls ? call_with(qp, pkt) : send_with(qp, pkt);
@@ -664,7 +664,7 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	from = &adapter->gids[wr->sgid_index];
-	vb_path_peek(vb_card.fabric, &path,
+	vb_path_peek(qp->card->fabric, &path,
 		     &(struct vb_address){ .dgid = &wr->dgid,
 					   .sgid = &from->gid,
 					   .dmac = wr->dmac,
@@ -691,7 +691,7 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	pkt.iov = iov;
 	pkt.iov_cnt = (uint32_t)cnt;
 	pkt.len = (uint32_t)wr->len;
-	sent = vb_roce_time();
+	sent = vb_roce_time(qp->card);
 	ret = vb_path_send(&path, &pkt);
 	if (ret == -EAGAIN) {
 		vb_work_block(qp, VB_WORK_SEND);

@@ -13,15 +13,15 @@
 
 enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest is not shown */
 
-static inline bool vb_roce_watched(void)
+static inline bool vb_roce_watched(const struct vb_card *card)
 {
-	return __builtin_expect(vb_registry_sniffed(vb_card.meet), 0);
+	return __builtin_expect(vb_registry_sniffed(card->meet), 0);
 }
 
 /* Before a packet is sent: the time, for the functions below; 0: nobody sniffs, and they are not called. */
-static inline uint64_t vb_roce_time(void)
+static inline uint64_t vb_roce_time(const struct vb_card *card)
 {
-	return vb_roce_watched() ? vb_now_ns() | 1 : 0;
+	return vb_roce_watched(card) ? vb_now_ns() | 1 : 0;
 }
 
 /*

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "packet/roce.h"
 #include "station.h"
 
 enum {
@@ -147,6 +148,22 @@ static uint32_t extended_len(uint8_t op)
 	}
 }
 
+/* The card's own decoder finds in the frame what the test has found. */
+static void decode(const struct roce *r)
+{
+	struct vb_roce_packet got;
+	enum vb_roce_error error = vb_roce_decode_frame(r->bytes, r->len, &got);
+
+	check(!error, "%s", vb_roce_error_name(error));
+	check_eq(got.pkt.dqpn, r->dqpn);
+	check_eq(got.pkt.psn, r->psn);
+	check_eq(!!(got.pkt.transport & VB_TRANSPORT_V1), r->v1);
+	check_eq(!!(got.pkt.flags & VB_PKT_SOLICITED), r->solicited);
+	check_eq(!!(got.pkt.flags & VB_PKT_ACK_REQ), r->asks);
+	check_eq(got.pkt.len, r->data_len);
+	check(got.iov.iov_base == r->data, "data at %td", (const uint8_t *)got.iov.iov_base - r->bytes);
+}
+
 static void parse(struct roce *r)
 {
 	uint8_t *f = r->bytes, *bth;
@@ -189,6 +206,7 @@ static void parse(struct roce *r)
 	r->data = r->extended + extended_len(r->op);
 	r->data_len = (uint32_t)(f + end - 4 - (bth[1] >> 4 & 3) - r->data);
 	check_eq((f + end - 4 - r->data) & 3, 0);
+	decode(r);
 }
 
 static void copy_frame(struct roce *to, const struct roce *from)

@@ -84,7 +84,8 @@ static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *a
 	entry->addr = (uintptr_t)addr;
 	entry->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	entry->length = length;
-	entry->generation++;
+	/* Relaxed: vb_mr_generation() also asks for keys that were retracted. */
+	__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELAXED);
 	atomic_store_explicit(&entry->key, key, memory_order_release);
 }
 

@@ -24,6 +24,7 @@
 
 #include "../programs/common.h"
 #include "base/time.h"
+#include "base/tsan.h"
 #include "registry_kit.h"
 
 #ifndef CLONE_NEWTIME
@@ -160,6 +161,9 @@ static int children_stay(void)
 		if (is_there(&m) || !is_reaped(&m))
 			return 20 + i;
 	}
+#ifdef VB_TSAN
+	return 0; /* ThreadSanitizer makes a fork() of a vfork() */
+#endif
 	if (start(&m, leave_vforked) || read(m.fd, &child, sizeof(child)) != sizeof(child))
 		return 30;
 	end(&m);

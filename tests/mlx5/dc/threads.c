@@ -32,7 +32,7 @@ static void *initiate(void *arg)
 	uint64_t id = (uintptr_t)arg, seed = id + 1, sum = 0, unknown = 0;
 	struct dci_attr attr = dci_attr();
 	struct dc own = dc;
-	struct ibv_ah *ah = dc_ah(&dc, &targets[0].gid);
+	struct ibv_ah *ah = dc_ah(&dc, &dc.gid); /* all targets have it */
 	struct dc_wr wr = { .wr_id = id,
 			    .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
 			    .offset = 64 * id,

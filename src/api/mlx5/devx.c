@@ -92,9 +92,10 @@ VB_PUBLIC int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *dv)
 static int end_uar(struct devx_left *left)
 {
 	struct uar *uar = container_of(left, struct uar, left);
+	struct vb_card *card = vb_uar_card(uar->card);
 
 	vb_uar_destroy(uar->card);
-	vb_uar_number_give(vb_dev_adapter(vb_verbs_dev(left->context))->card, uar->dv.page_id);
+	vb_uar_number_give(card, uar->dv.page_id);
 	return 0;
 }
 

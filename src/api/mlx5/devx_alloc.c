@@ -49,8 +49,10 @@ static int alloc_uar(struct devx_cmd *cmd)
 
 static int dealloc_uar(struct devx_cmd *cmd)
 {
+	struct vb_card *card = vb_uar_card(cmd->obj->data);
+
 	vb_uar_destroy(cmd->obj->data);
-	vb_uar_number_give(vb_dev_adapter(cmd->dev)->card, cmd->obj->number);
+	vb_uar_number_give(card, cmd->obj->number);
 	return 0;
 }
 

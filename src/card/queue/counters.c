@@ -104,10 +104,11 @@ static struct vb_counter_set *get_set(const struct vb_dev *dev, uint32_t number)
 
 void vb_counter_set_put(struct vb_counter_set *set)
 {
-	struct vb_card *card = vb_dev_card(set->dev);
+	struct vb_card *card;
 
 	if (!set)
 		return;
+	card = vb_dev_card(set->dev);
 	vb_lock(&card->counter_sets.lock);
 	set->users--;
 	vb_unlock(&card->counter_sets.lock);

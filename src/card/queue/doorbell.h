@@ -26,6 +26,7 @@ VB_PUBLIC void vb_uar_number_give(struct vb_card *card, uint32_t number);
 VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);
 /* When this returns, no ring of that page is being executed. */
 VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
+VB_PUBLIC struct vb_card *vb_uar_card(const struct vb_uar *uar);
 /* Its address; NULL on a machine that cannot trap stores. */
 VB_PUBLIC void *vb_uar_page(struct vb_uar *uar);
 /* Whether there is a page with this number, of this device. */

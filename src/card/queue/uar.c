@@ -31,6 +31,7 @@
 enum { WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
 
 struct vb_uar {
+	struct vb_card *card; /* of the device, which may be gone before the page */
 	struct vb_dev *dev;
 	void *page;      /* NULL: this machine cannot trap stores */
 	uint32_t number; /* by which queues name it; 0: none */
@@ -123,7 +124,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 		return;
 	if (vb_card_is_inside()) {
 		for (unsigned int i = 0; i < count; i++)
-			defer(vb_dev_card(uar->dev), &bells[i]);
+			defer(uar->card, &bells[i]);
 		return;
 	}
 	vb_read_lock();
@@ -194,6 +195,7 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 
 	if (!uar)
 		return -ENOMEM;
+	uar->card = vb_dev_card(dev);
 	uar->dev = dev;
 	uar->page = vb_trap_map(PAGE, on_store, uar);
 	if (!uar->page && errno != ENOTSUP) {
@@ -207,10 +209,11 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 
 void vb_uar_destroy(struct vb_uar *uar)
 {
-	struct vb_card *card = vb_dev_card(uar->dev);
+	struct vb_card *card;
 
 	if (!uar)
 		return;
+	card = uar->card;
 	pthread_mutex_lock(&card->umem_lock);
 	card->tables.uar[uar->number] = NULL;
 	pthread_mutex_unlock(&card->umem_lock);
@@ -220,7 +223,7 @@ void vb_uar_destroy(struct vb_uar *uar)
 
 void vb_uar_set_number(struct vb_uar *uar, uint32_t number)
 {
-	struct vb_card *card = vb_dev_card(uar->dev);
+	struct vb_card *card = uar->card;
 
 	pthread_mutex_lock(&card->umem_lock);
 	uar->number = number;
@@ -253,6 +256,11 @@ bool vb_uar_exists(const struct vb_dev *dev, uint32_t number)
 	exists = uar && uar->dev == dev;
 	pthread_mutex_unlock(&card->umem_lock);
 	return exists;
+}
+
+struct vb_card *vb_uar_card(const struct vb_uar *uar)
+{
+	return uar->card;
 }
 
 void *vb_uar_page(struct vb_uar *uar)

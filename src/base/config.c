@@ -823,18 +823,13 @@ static FILE *open_regular(const char *path)
 	return NULL;
 }
 
-int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len)
+/* Closes the file. */
+static int read_stream(FILE *file, const char *path, struct vb_config *config, char *err,
+		       unsigned int err_len)
 {
-	struct parser p = { .path = path, .err = err, .err_len = err_len };
+	struct parser p = { .file = file, .path = path, .err = err, .err_len = err_len };
 	int ret = 0;
 
-	p.file = open_regular(path);
-	if (!p.file) {
-		ret = -errno;
-		snprintf(err, err_len, "%s: %s", path,
-			 ret == -EINVAL ? "not a regular file" : strerror(-ret));
-		return ret;
-	}
 	p.config = calloc(1, sizeof(*p.config));
 	if (!p.config) {
 		ret = -ENOMEM;
@@ -853,6 +848,33 @@ free_config:
 close_file:
 	fclose(p.file);
 	return ret;
+}
+
+int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len)
+{
+	FILE *file = open_regular(path);
+
+	if (!file) {
+		int ret = -errno;
+
+		snprintf(err, err_len, "%s: %s", path,
+			 ret == -EINVAL ? "not a regular file" : strerror(-ret));
+		return ret;
+	}
+	return read_stream(file, path, config, err, err_len);
+}
+
+int vb_config_read_text(const char *text, struct vb_config *config, char *err, unsigned int err_len)
+{
+	FILE *file = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+
+	if (!file) {
+		int ret = -errno;
+
+		snprintf(err, err_len, "the configuration: %s", strerror(-ret));
+		return ret;
+	}
+	return read_stream(file, "the configuration", config, err, err_len);
 }
 
 void vb_config_default(struct vb_config *config)

@@ -139,6 +139,9 @@ VB_PUBLIC const struct vb_config *vb_config_get(void);
  * Read one file into *config without touching the process's own; 0 or -errno with a message in err.
  */
 int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len);
+/* The same from a text in the form of such a file. */
+int vb_config_read_text(const char *text, struct vb_config *config, char *err,
+			unsigned int err_len);
 
 /*
  * What is used where no file is named: mlx5_0, mlx5_1 and mlx4_0 on the machine's interfaces,

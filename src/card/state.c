@@ -2,7 +2,11 @@
 /* Owns the card's state as it begins, and the card of the program; see state.h. */
 #include "card/state.h"
 
+#include <stdlib.h>
+
+#include "base/util.h"
 #include "card/device.h"
+#include "steer/steer.h"
 
 struct vb_card vb_card;
 struct vb_host vb_host_program = { .meet = &vb_registry_program,
@@ -46,6 +50,24 @@ void vb_card_begin(struct vb_card *card)
 	pthread_mutex_init(&card->hbl.lock, NULL);
 }
 
+void vb_card_end(struct vb_card *card)
+{
+	struct vb_ids *ids[] = { &card->numbers.pd,     &card->numbers.mr,
+				 &card->numbers.cq,     &card->numbers.eq,
+				 &card->numbers.srq,    &card->numbers.qp,
+				 &card->numbers.umem,   &card->numbers.uar,
+				 &card->numbers.tir,    &card->numbers.emu_map,
+				 &card->numbers.emu_eq, &card->numbers.transport_domain };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(ids); i++)
+		free(ids[i]->used);
+	free(card->inject.eus);
+	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++)
+		for (unsigned int k = 0; k < VB_FLOW_DOMAINS; k++)
+			if (card->flow.domain[i][k])
+				vb_steer_destroy(card->flow.domain[i][k]);
+}
+
 static void program_begin(void)
 {
 	vb_card.host = &vb_host_program;
@@ -62,6 +84,11 @@ struct vb_card *vb_card_program(void)
 
 	pthread_once(&once, program_begin);
 	return &vb_card;
+}
+
+bool vb_card_has_fabric(const struct vb_card *card)
+{
+	return card == &vb_card;
 }
 
 struct vb_card *vb_card_begun(void)

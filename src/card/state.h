@@ -2,7 +2,7 @@
 /*
  * Everything that the card of one host remembers, except per thread (burst.h, deferred.c, uar.c,
  * hbl/fifo.c). Objects lead here: adapter->card, dev->adapter->card, qp->card. A program has one card,
- * vb_card_program(); vb_host_open() (host.h) makes others.
+ * vb_card_program(); vb_card_open() (host.h) makes others.
  *
  * Each part belongs to the file that is named; no other file touches it. An instance is made of zeros
  * and vb_card_begin(): with the tables by number it would take megabytes of the library's file otherwise.
@@ -226,8 +226,12 @@ extern struct vb_card vb_card;
 
 /* The program's card, or NULL: nothing has asked for it yet. Reads no configuration, so that close() may. */
 struct vb_card *vb_card_begun(void);
+/* Whether packets of it can leave and arrive: only then devices can be opened. */
+bool vb_card_has_fabric(const struct vb_card *card);
 /* An instance of zeros becomes a card that has no adapters yet. */
 void vb_card_begin(struct vb_card *card);
+/* What it has allocated, once none of its devices is open. */
+void vb_card_end(struct vb_card *card);
 
 static inline void vb_add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
 {

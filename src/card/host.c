@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/* Owns the memory of cards that tests open; see host.h. */
+#include "card/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/util.h"
+#include "card/state.h"
+#include "card/device.h"
+
+/* Megabytes, nearly all of them tables that stay zeros: mapped, so that they take no memory. */
+struct opened {
+	struct vb_card card;
+	struct vb_config config; /* adapters point into it */
+};
+
+int vb_card_open(const char *config, struct vb_card **card, char *words, unsigned int size)
+{
+	struct opened *new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int ret;
+
+	if (new == MAP_FAILED) {
+		snprintf(words, size, "no memory for a card");
+		return -ENOMEM;
+	}
+	ret = vb_config_read_text(config, &new->config, words, size);
+	if (ret) {
+		munmap(new, sizeof(*new));
+		return ret;
+	}
+	vb_card_begin(&new->card);
+	vb_adapters_init(&new->card, &new->config);
+	*card = &new->card;
+	return 0;
+}
+
+static bool is_open(struct vb_card *card)
+{
+	bool open;
+
+	pthread_mutex_lock(&card->inject.lock);
+	open = card->inject.devs;
+	pthread_mutex_unlock(&card->inject.lock);
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
+		open |= atomic_load_explicit(&card->hbl.devices[i], memory_order_relaxed) != NULL;
+	return open;
+}
+
+int vb_card_close(struct vb_card *card)
+{
+	if (is_open(card))
+		return vb_refuse_busy("devices");
+	vb_card_end(card);
+	munmap(container_of(card, struct opened, card), sizeof(struct opened));
+	return 0;
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+/* Cards of several hosts in one process: adapters, numbers, tables, work and time of one are not those of another. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/rcu.h"
+#include "base/util.h"
+#include "card/alarm.h"
+#include "card/burst.h"
+#include "card/deferred.h"
+#include "card/ether/ether.h"
+#include "card/ether/flow.h"
+#include "card/host.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/objects.h"
+
+static const char left_text[] =
+	"[adapter mlx5_0]\naddress = 10.77.0.1\n[adapter mlx4_0]\naddress = 10.77.0.2\n";
+static const char right_text[] = "[adapter mlx5_0]\naddress = 10.78.0.1\nmax_qp = 100\n";
+
+static struct vb_card *left, *right;
+
+static int open_both(void **state)
+{
+	char words[256] = "";
+
+	(void)state;
+	assert_int_equal(vb_card_open(left_text, &left, words, sizeof(words)), 0);
+	assert_int_equal(vb_card_open(right_text, &right, words, sizeof(words)), 0);
+	return 0;
+}
+
+static int close_both(void **state)
+{
+	(void)state;
+	assert_int_equal(vb_card_close(left), 0);
+	assert_int_equal(vb_card_close(right), 0);
+	return 0;
+}
+
+static struct vb_adapter *adapter_of(struct vb_card *card, unsigned int index)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+
+	assert_int_equal(vb_card_adapters(card, &list, &count), 0);
+	assert_true(index < count);
+	return list[index];
+}
+
+static void test_adapters(void **state)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+
+	(void)state;
+	assert_int_equal(vb_card_adapters(left, &list, &count), 0);
+	assert_int_equal(count, 2);
+	for (unsigned int i = 0; i < count; i++)
+		assert_ptr_equal(list[i]->card, left);
+	assert_int_equal(vb_card_adapters(right, &list, &count), 0);
+	assert_int_equal(count, 1);
+	assert_ptr_equal(list[0]->card, right);
+	assert_int_equal(list[0]->max_qp, 100);
+	/* One name, two adapters. */
+	assert_string_equal(list[0]->config->name, adapter_of(left, 0)->config->name);
+	assert_ptr_not_equal(adapter_of(vb_card_program(), 0)->card, left);
+}
+
+static void test_gids(void **state)
+{
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff, [12] = 10, [13] = 77, [15] = 2 } };
+
+	(void)state;
+	assert_true(vb_card_gid_is_local(left, &gid));
+	assert_false(vb_card_gid_is_local(right, &gid));
+	gid.raw[13] = 78;
+	gid.raw[15] = 1;
+	assert_false(vb_card_gid_is_local(left, &gid));
+	assert_true(vb_card_gid_is_local(right, &gid));
+}
+
+static void test_numbers(void **state)
+{
+	(void)state;
+	assert_int_equal(vb_uar_number_take(left), 1);
+	assert_int_equal(vb_uar_number_take(left), 2);
+	assert_int_equal(vb_uar_number_take(right), 1);
+	assert_int_equal(vb_transport_domain_take(left), 1);
+	assert_int_equal(vb_transport_domain_take(right), 1);
+	vb_transport_domain_give(left, 1);
+	vb_transport_domain_give(right, 1);
+	vb_uar_number_give(left, 1);
+	vb_uar_number_give(left, 2);
+	vb_uar_number_give(right, 1);
+}
+
+/* A queue is found by its number on its own card alone. */
+static void test_tables(void **state)
+{
+	struct vb_cq cq = { .number = 7 };
+	struct vb_qp qp = { .number = 70 };
+
+	(void)state;
+	vb_read_lock();
+	atomic_store(&left->tables.cq[7], &cq);
+	atomic_store(&left->tables.qp[70], &qp);
+	assert_ptr_equal(vb_cq_find(left, 7), &cq);
+	assert_ptr_equal(vb_qp_find(left, 70), &qp);
+	assert_null(vb_cq_find(right, 7));
+	assert_null(vb_qp_find(right, 70));
+	assert_null(vb_qp_find(vb_card_program(), 70));
+	atomic_store(&left->tables.cq[7], NULL);
+	atomic_store(&left->tables.qp[70], NULL);
+	vb_read_unlock();
+}
+
+/* A port of a cable is one of the card: adapters with one GUID do not meet. */
+static void test_ports(void **state)
+{
+	struct vb_adapter *own = adapter_of(left, 0);
+
+	(void)state;
+	assert_ptr_equal(vb_cable_port(left, own->guid), own);
+	assert_ptr_not_equal(vb_cable_port(right, own->guid), own);
+}
+
+struct work {
+	struct vb_deferred deferred;
+	unsigned int runs;
+};
+
+static void run(struct vb_deferred *item, uint32_t due)
+{
+	struct work *work = container_of(item, struct work, deferred);
+
+	(void)due;
+	work->runs++;
+}
+
+static void test_deferred(void **state)
+{
+	struct work work = { .runs = 0 };
+
+	(void)state;
+	vb_deferred_init(&work.deferred, left, run);
+	vb_read_lock();
+	vb_defer(&work.deferred, 1);
+	assert_int_equal(vb_deferred_pending(right, true), VB_PENDING_NONE);
+	vb_deferred_run(right, true);
+	assert_int_equal(work.runs, 0);
+	assert_int_equal(vb_deferred_pending(left, true), VB_PENDING_RUNNABLE);
+	vb_deferred_run(left, true);
+	assert_int_equal(work.runs, 1);
+	vb_read_unlock();
+	vb_deferred_remove(&work.deferred);
+}
+
+static unsigned int looks;
+
+static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
+{
+	(void)alarm;
+	(void)now;
+	(void)next;
+	looks++;
+	return false;
+}
+
+static void look_at(struct vb_card *card)
+{
+	vb_burst_begin(card);
+	vb_alarm_run(card);
+	vb_burst_end();
+}
+
+static void test_alarms(void **state)
+{
+	struct vb_lock lock = { 0 };
+	struct vb_alarm alarm = { .card = right, .lock = &lock, .look = look };
+
+	(void)state;
+	looks = 0;
+	assert_true(vb_alarm_next(right) == UINT64_MAX);
+	vb_read_lock();
+	vb_burst_begin(right);
+	vb_lock(&lock);
+	vb_alarm_set(&alarm, 1);
+	vb_unlock(&lock);
+	vb_burst_end();
+	assert_int_equal(vb_alarm_next(right), 1);
+	assert_true(vb_alarm_next(left) == UINT64_MAX);
+	look_at(left);
+	assert_int_equal(looks, 0);
+	look_at(right);
+	assert_int_equal(looks, 1);
+	vb_read_unlock();
+	assert_true(vb_alarm_next(right) == UINT64_MAX);
+}
+
+static void test_bad_configuration(void **state)
+{
+	struct vb_card *card = NULL;
+	char words[256] = "";
+
+	(void)state;
+	assert_int_equal(
+		vb_card_open("[adapter mlx5_0]\ncolour = blue\n", &card, words, sizeof(words)),
+		-EINVAL);
+	assert_null(card);
+	assert_non_null(strstr(words, "colour"));
+	assert_non_null(strstr(words, "2"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_adapters), cmocka_unit_test(test_gids),
+		cmocka_unit_test(test_numbers),  cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_ports),    cmocka_unit_test(test_deferred),
+		cmocka_unit_test(test_alarms),   cmocka_unit_test(test_bad_configuration),
+	};
+
+	return cmocka_run_group_tests(tests, open_both, close_both);
+}

@@ -56,13 +56,11 @@ struct vb_address {
 	const union ibv_gid *sgid; /* of the port that sends */
 	const uint8_t
 		*dmac; /* as the address vector has it; NULL or zeros: to be found by the GID */
-	const uint8_t *smac; /* of the port that sends */
 	__be64 adapter;      /* GUID of the one that sends */
 	uint32_t flow_label;
 	uint32_t mtu; /* path MTU, for a link that is a wire */
 	uint8_t traffic_class, hop_limit;
 	uint8_t transport; /* that the QP there must have */
-	bool is_local;     /* dgid is an adapter's of this machine, or NULL; filled in by path.c */
 };
 
 enum vb_path_caps {
@@ -189,7 +187,7 @@ bool vb_fabric_attends(struct vb_fabric *fabric);
  */
 int vb_fabric_ask(const struct vb_slot_info *info);
 
-/* In place of a number: what goes by this path need be in no order. */
+/* In place of a number: no ordering needed. */
 #define VB_NO_QUEUE UINT32_MAX
 
 /*
@@ -320,7 +318,7 @@ unsigned int vb_frame_send(struct vb_fabric *fabric, const struct vb_pkt *pkt);
  * as slow, and do not ask them again until they have taken something.
  */
 bool vb_frame_has_room(struct vb_fabric *fabric, const struct vb_pkt *pkt, bool give_up);
-/* Whether all of them have taken what was sent, slow ones too or not; inside a read section. */
+/* True once every listener has read all frames; slow_too includes slow ones. Inside a read section. */
 bool vb_frame_drained(struct vb_fabric *fabric, bool slow_too);
 /* Before this process leaves: wait, at most a second, until they have taken what it sent. */
 void vb_frame_linger(struct vb_fabric *fabric);

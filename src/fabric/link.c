@@ -39,8 +39,9 @@ void vb_links_init(struct vb_fabric *fabric)
 		return;
 	fabric->loop.ops = &vb_loop_ops;
 	fabric->shm.ops = &vb_shm_ops;
-	links_append(fabric, &fabric->loop);
+	/* In the order of what is asked for most: datagrams ask with every packet. */
 	links_append(fabric, &fabric->shm);
+	links_append(fabric, &fabric->loop);
 }
 
 void vb_link_add(struct vb_fabric *fabric, struct vb_link *link)
@@ -104,15 +105,16 @@ static int pass_taken(struct vb_link *link, struct vb_path *path, int ret)
 }
 
 static int pass_peek(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn)
+		     bool local, uint32_t qpn)
 {
-	return pass_taken(link, path, link->under->ops->peek(link->under, path, to, qpn));
+	return pass_taken(link, path, link->under->ops->peek(link->under, path, to, local, qpn));
 }
 
 static int pass_open(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn, uint32_t from)
+		     bool local, uint32_t qpn, uint32_t from)
 {
-	return pass_taken(link, path, link->under->ops->open(link->under, path, to, qpn, from));
+	return pass_taken(link, path,
+			  link->under->ops->open(link->under, path, to, local, qpn, from));
 }
 
 static int pass_send(struct vb_link *link, struct vb_path *path, const struct vb_pkt *pkt)

@@ -3,7 +3,7 @@
  * A link: a medium by which a host's packets leave it, and by which packets come. Both halves are here; what is
  * not here does not depend on the medium.
  *
- *	vb_path_open() --> open of the host's links, in order: loop | shm | a wire     the first that leads there
+ *	vb_path_open() --> open of the host's links, in order: shm | loop | a wire     the first that leads there
  *	vb_path_send() --> send of the path's link
  *	background thread, pollers (progress.c) --> poll, pending, tend                each link that receives
  *	poll --> vb_link_deliver() (state.h) --> the card's sink
@@ -45,16 +45,16 @@ struct vb_link_ops {
 	/* --- the sending half. Threads that send are in a read section --- */
 	/*
 	 * For one packet: fill in *path where the link leads to this QP, and hold nothing. -ENETUNREACH: it
-	 * does not, and *path is as it was.
+	 * does not, and *path is as it was. local: the GID is an adapter's of this machine, or there is none.
 	 */
 	int (*peek)(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		    uint32_t qpn);
+		    bool local, uint32_t qpn);
 	/*
 	 * The same, and keep what is needed until close() or drop(), for what our QP `from` sends.
 	 * -ENETUNREACH; or -errno where it leads there, and the path cannot be made.
 	 */
 	int (*open)(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		    uint32_t qpn, uint32_t from);
+		    bool local, uint32_t qpn, uint32_t from);
 	/* As vb_path_send() and so on, fabric.h. */
 	int (*send)(struct vb_link *link, struct vb_path *path, const struct vb_pkt *pkt);
 	void (*flush)(struct vb_link *link, struct vb_path *path);

@@ -4,9 +4,9 @@
 #include "fabric/state.h"
 
 static int loop_peek(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn)
+		     bool local, uint32_t qpn)
 {
-	if (!to->is_local || vb_qpn_slot(qpn) != link->fabric->segment->slot)
+	if (!local || vb_qpn_slot(qpn) != link->fabric->segment->slot)
 		return -ENETUNREACH;
 	*path = (struct vb_path){ .link = link,
 				  .caps = VB_PATH_REACHES | VB_PATH_CALLS,
@@ -16,9 +16,9 @@ static int loop_peek(struct vb_link *link, struct vb_path *path, const struct vb
 }
 
 static int loop_open(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn, uint32_t from)
+		     bool local, uint32_t qpn, uint32_t from)
 {
-	return loop_peek(link, path, to, qpn);
+	return loop_peek(link, path, to, local, qpn);
 }
 
 const struct vb_link_ops vb_loop_ops = {

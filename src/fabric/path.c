@@ -2,7 +2,7 @@
 /*
  * Owns which of a host's links leads to an address, and the path to no host at all.
  *
- *	address, QP number --> loop: this host? --> shm: a host in the registry? --> further links --> vb_path_none
+ *	address, QP number --> shm: another host in the registry? --> loop: this one? --> further links --> vb_path_none
  */
 #include <errno.h>
 
@@ -29,29 +29,31 @@ static bool address_is_local(struct vb_fabric *fabric, const struct vb_address *
 void vb_path_peek(struct vb_fabric *fabric, struct vb_path *path, const struct vb_address *to,
 		  uint32_t qpn)
 {
-	struct vb_address full = *to;
+	bool local = address_is_local(fabric, to);
+	struct vb_link *link = fabric->links;
 
-	full.is_local = address_is_local(fabric, to);
-	*path = vb_path_none;
-	for (struct vb_link *link = fabric->links; link; link = link->next)
-		if (link->ops->peek(link, path, &full, qpn) != -ENETUNREACH)
-			break;
+	while (link && link->ops->peek(link, path, to, local, qpn) == -ENETUNREACH)
+		link = link->next;
+	if (!link)
+		*path = vb_path_none;
 	path->transport = to->transport;
 }
 
 int vb_path_open(struct vb_fabric *fabric, struct vb_path *path, const struct vb_address *to,
 		 uint32_t qpn, uint32_t from)
 {
-	struct vb_address full = *to;
+	struct vb_link *link = fabric->links;
 	int ret = -ENETUNREACH;
+	bool local;
 
 	vb_read_lock();
-	full.is_local = address_is_local(fabric, to);
-	*path = vb_path_none;
-	for (struct vb_link *link = fabric->links; link && ret == -ENETUNREACH; link = link->next)
-		ret = link->ops->open(link, path, &full, qpn, from);
-	vb_read_unlock();
+	local = address_is_local(fabric, to);
+	while (link && (ret = link->ops->open(link, path, to, local, qpn, from)) == -ENETUNREACH)
+		link = link->next;
+	if (ret)
+		*path = vb_path_none;
 	path->transport = to->transport;
+	vb_read_unlock();
 	return ret == -ENETUNREACH ? 0 : ret;
 }
 

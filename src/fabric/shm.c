@@ -126,13 +126,14 @@ static void shm_drop(struct vb_link *link, struct vb_path *path)
 }
 
 static int shm_peek(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		    uint32_t qpn)
+		    bool local, uint32_t qpn)
 {
+	uint32_t slot = vb_qpn_slot(qpn);
 	struct vb_peer *peer;
 
-	if (!to->is_local)
+	if (!local || slot == link->fabric->segment->slot)
 		return -ENETUNREACH;
-	peer = vb_peer_find(link->fabric, vb_qpn_slot(qpn));
+	peer = vb_peer_find(link->fabric, slot);
 	if (!peer)
 		return -ENETUNREACH;
 	*path = (struct vb_path){ .link = link,
@@ -144,22 +145,20 @@ static int shm_peek(struct vb_link *link, struct vb_path *path, const struct vb_
 }
 
 static int shm_open(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		    uint32_t qpn, uint32_t from)
+		    bool local, uint32_t qpn, uint32_t from)
 {
 	struct vb_seg_qp *qp;
 	struct vb_peer *peer;
 	int ring, ret;
 
-	ret = shm_peek(link, path, to, qpn);
+	ret = shm_peek(link, path, to, local, qpn);
 	if (ret)
 		return ret;
 	peer = path->peer;
 	ring = vb_peer_connect(peer, from);
 	/* A path to a process that is gone is one: it says so when something is sent. */
-	if (ring < 0 && ring != -EHOSTDOWN) {
-		*path = vb_path_none;
+	if (ring < 0 && ring != -EHOSTDOWN)
 		return ring;
-	}
 	/*
 	 * Seen now, so that vb_path_expected() can look at it when the process and its file are
 	 * gone.

@@ -199,10 +199,10 @@ static struct wire *wire_of(struct vb_link *link)
 }
 
 static int wire_peek(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn)
+		     bool local, uint32_t qpn)
 {
 	(void)qpn;
-	if (to->is_local)
+	if (local)
 		return -ENETUNREACH;
 	*path = (struct vb_path){
 		.link = link, .caps = VB_PATH_REACHES, .mtu = to->mtu, .span = to->mtu
@@ -211,10 +211,10 @@ static int wire_peek(struct vb_link *link, struct vb_path *path, const struct vb
 }
 
 static int wire_open(struct vb_link *link, struct vb_path *path, const struct vb_address *to,
-		     uint32_t qpn, uint32_t from)
+		     bool local, uint32_t qpn, uint32_t from)
 {
 	(void)from;
-	return wire_peek(link, path, to, qpn);
+	return wire_peek(link, path, to, local, qpn);
 }
 
 static int wire_send(struct vb_link *link, struct vb_path *path, const struct vb_pkt *pkt)

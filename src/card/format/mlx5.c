@@ -61,6 +61,7 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 {
 	const struct mlx5_wqe_datagram_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 	struct mlx5_wqe_datagram_seg copy;
+	uint32_t route;
 
 	if (!seg)
 		return -EINVAL;
@@ -68,10 +69,11 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 	memcpy(&copy, seg, sizeof(copy));
 	wr->qkey = be32toh(copy.av.key.qkey.qkey);
 	wr->dqpn = be32toh(copy.av.dqp_dct) & 0xffffff;
-	wr->sgid_index = (uint8_t)(be32toh(copy.av.grh_gid_fl) >> 20);
+	route = be32toh(copy.av.grh_gid_fl);
+	wr->sgid_index = (uint8_t)(route >> 20);
 	wr->traffic_class = copy.av.tclass;
 	wr->hop_limit = copy.av.hop_limit;
-	wr->flow_label = be32toh(copy.av.grh_gid_fl) & 0xfffff;
+	wr->flow_label = route & 0xfffff;
 	memcpy(wr->dmac, copy.av.rmac, sizeof(wr->dmac));
 	memcpy(&wr->dgid, copy.av.rgid, sizeof(wr->dgid));
 	return 0;

@@ -377,7 +377,6 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	const struct vb_adapter *adapter = qp->dev->adapter;
 	struct vb_address to = { .dgid = &route->dgid,
 				 .sgid = &adapter->gids[route->sgid_index].gid,
-				 .smac = adapter->config->mac,
 				 .adapter = adapter->guid,
 				 .flow_label = route->flow_label & 0xfffff,
 				 .mtu = 128u << mtu,

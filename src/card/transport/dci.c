@@ -159,7 +159,6 @@ static void turn_to(struct vb_qp *qp)
 	struct vb_address to = { .dgid = &wr->dgid,
 				 .sgid = &from->gid,
 				 .dmac = wr->dmac,
-				 .smac = qp->dev->adapter->config->mac,
 				 .adapter = qp->dev->adapter->guid,
 				 .flow_label = wr->flow_label,
 				 .mtu = 128u << qp->attr.path_mtu,

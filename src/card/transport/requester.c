@@ -668,7 +668,6 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 		     &(struct vb_address){ .dgid = &wr->dgid,
 					   .sgid = &from->gid,
 					   .dmac = wr->dmac,
-					   .smac = adapter->config->mac,
 					   .adapter = adapter->guid,
 					   .flow_label = wr->flow_label,
 					   .mtu = adapter->config->mtu,

@@ -287,8 +287,6 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 
 	if (!adapter)
 		return -EINVAL;
-	if (!vb_card_has_fabric(adapter->card))
-		return vb_refuse_unsupported("devices of a card without a fabric");
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return -ENOMEM;

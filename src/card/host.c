@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "card/state.h"
 #include "card/device.h"
+#include "fabric/host.h"
 
 /* Megabytes, nearly all of them tables that stay zeros: mapped, so that they take no memory. */
 struct opened {
@@ -21,6 +22,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 {
 	struct opened *new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct vb_host *host;
 	int ret;
 
 	if (new == MAP_FAILED) {
@@ -28,11 +30,17 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 		return -ENOMEM;
 	}
 	ret = vb_config_read_text(config, &new->config, words, size);
+	if (!ret) {
+		ret = vb_host_make(&host);
+		if (ret)
+			snprintf(words, size, "no memory for a host");
+	}
 	if (ret) {
 		munmap(new, sizeof(*new));
 		return ret;
 	}
-	vb_card_begin(&new->card);
+	host->card = &new->card;
+	vb_card_begin(&new->card, host);
 	vb_adapters_init(&new->card, &new->config);
 	*card = &new->card;
 	return 0;
@@ -54,6 +62,7 @@ int vb_card_close(struct vb_card *card)
 {
 	if (is_open(card))
 		return vb_refuse_busy("devices");
+	vb_host_free(card->host);
 	vb_card_end(card);
 	munmap(container_of(card, struct opened, card), sizeof(struct opened));
 	return 0;

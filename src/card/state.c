@@ -32,8 +32,11 @@ static void begin_numbers(struct vb_card *card)
 	card->numbers.emu_eq = (struct vb_ids)VB_IDS_INIT(1, VB_EMU_EQS);
 }
 
-void vb_card_begin(struct vb_card *card)
+void vb_card_begin(struct vb_card *card, struct vb_host *host)
 {
+	card->host = host;
+	card->fabric = host->fabric;
+	card->meet = host->meet;
 	begin_numbers(card);
 	pthread_mutex_init(&card->adapters.interfaces_lock, NULL);
 	pthread_mutex_init(&card->mr.lock, NULL);
@@ -70,10 +73,7 @@ void vb_card_end(struct vb_card *card)
 
 static void program_begin(void)
 {
-	vb_card.host = &vb_host_program;
-	vb_card.fabric = &vb_fabric_program;
-	vb_card.meet = &vb_registry_program;
-	vb_card_begin(&vb_card);
+	vb_card_begin(&vb_card, &vb_host_program);
 	vb_adapters_init(&vb_card, vb_config_get());
 	atomic_store_explicit(&begun, &vb_card, memory_order_release);
 }
@@ -84,11 +84,6 @@ struct vb_card *vb_card_program(void)
 
 	pthread_once(&once, program_begin);
 	return &vb_card;
-}
-
-bool vb_card_has_fabric(const struct vb_card *card)
-{
-	return card == &vb_card;
 }
 
 struct vb_card *vb_card_begun(void)

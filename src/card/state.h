@@ -226,10 +226,8 @@ extern struct vb_card vb_card;
 
 /* The program's card, or NULL: nothing has asked for it yet. Reads no configuration, so that close() may. */
 struct vb_card *vb_card_begun(void);
-/* Whether packets of it can leave and arrive: only then devices can be opened. */
-bool vb_card_has_fabric(const struct vb_card *card);
-/* An instance of zeros becomes a card that has no adapters yet. */
-void vb_card_begin(struct vb_card *card);
+/* An instance of zeros becomes the card of a host, and has no adapters yet. */
+void vb_card_begin(struct vb_card *card, struct vb_host *host);
 /* What it has allocated, once none of its devices is open. */
 void vb_card_end(struct vb_card *card);
 

@@ -391,8 +391,6 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 
 	if (adapter->config->format != VB_FORMAT_HBL)
 		return -EOPNOTSUPP;
-	if (!vb_card_has_fabric(adapter->card))
-		return vb_refuse_unsupported("devices of a card without a fabric");
 	if (ports_mask & ~all)
 		return vb_refuse_bits("ports_mask", ports_mask & ~all);
 	pthread_mutex_lock(&card->hbl.lock);

@@ -9,13 +9,13 @@
 
 #include "base/rcu.h"
 #include "base/time.h"
+#include "base/util.h"
 #include "card/sink.h"
+#include "card/state.h"
 
-static struct sim_link *current;
-
-static int link_send(struct vb_path *path, const struct vb_pkt *pkt)
+static int link_send(struct vb_link *own, struct vb_path *path, const struct vb_pkt *pkt)
 {
-	struct sim_link *link = current;
+	struct sim_link *link = container_of(own, struct sim_link, link);
 	struct sim_packet *packet;
 	size_t n = 0;
 
@@ -48,12 +48,14 @@ static int link_send(struct vb_path *path, const struct vb_pkt *pkt)
 /* As the fabric brings what it finds in a ring. */
 static void link_deliver(const struct vb_pkt *pkt)
 {
+	struct vb_card *card = vb_card_program();
+
 	vb_read_lock();
-	vb_card_sink.receive(pkt);
-	vb_card_sink.received();
-	vb_card_sink.work(true);
+	vb_card_sink.receive(card, pkt);
+	vb_card_sink.received(card);
+	vb_card_sink.work(card, true);
 	vb_read_unlock();
-	vb_fabric_kick(); /* a timer may have been set */
+	vb_fabric_kick(card->fabric); /* a timer may have been set */
 }
 
 static void *link_main(void *arg)
@@ -85,37 +87,38 @@ static void *link_main(void *arg)
 	return NULL;
 }
 
-static void link_flush(struct vb_path *path)
+static void link_flush(struct vb_link *own, struct vb_path *path)
 {
-	(void)path;
+	(void)own, (void)path;
 }
 
-static bool link_yes(struct vb_path *path)
+static bool link_yes(struct vb_link *own, struct vb_path *path)
 {
-	(void)path;
+	(void)own, (void)path;
 	return true;
 }
 
-static bool link_is_polled(const struct vb_path *path)
+static bool link_is_polled(struct vb_link *own, const struct vb_path *path)
 {
-	(void)path;
+	(void)own, (void)path;
 	return false;
 }
 
-static uint32_t link_expected(struct vb_path *path, uint32_t qpn, uint32_t sqpn, uint32_t otherwise)
+static uint32_t link_expected(struct vb_link *own, struct vb_path *path, uint32_t qpn, uint32_t sqpn,
+			      uint32_t otherwise)
 {
-	(void)path, (void)qpn, (void)sqpn;
+	(void)own, (void)path, (void)qpn, (void)sqpn;
 	return otherwise;
 }
 
-static __be64 link_adapter(struct vb_path *path, uint32_t qpn)
+static __be64 link_adapter(struct vb_link *own, struct vb_path *path, uint32_t qpn)
 {
-	(void)path, (void)qpn;
+	(void)own, (void)path, (void)qpn;
 	return 0;
 }
 
-static const struct vb_path_ops link_ops = {
-	.caps = VB_PATH_REACHES,
+static const struct vb_link_ops link_ops = {
+	.name = "simulated",
 	.send = link_send,
 	.flush = link_flush,
 	.alive = link_yes,
@@ -124,13 +127,16 @@ static const struct vb_path_ops link_ops = {
 	.expected = link_expected,
 	.adapter = link_adapter,
 	.close = link_flush,
+	.drop = link_flush,
 };
 
-struct vb_path sim_link_path(uint8_t transport)
+struct vb_path sim_link_path(struct sim_link *link, uint8_t transport)
 {
-	return (struct vb_path){
-		.ops = &link_ops, .transport = transport, .mtu = SIM_LINK_MTU, .span = SIM_LINK_MTU
-	};
+	return (struct vb_path){ .link = &link->link,
+				 .caps = VB_PATH_REACHES,
+				 .transport = transport,
+				 .mtu = SIM_LINK_MTU,
+				 .span = SIM_LINK_MTU };
 }
 
 void sim_link_begin(struct sim_link *link, uint64_t latency,
@@ -140,7 +146,7 @@ void sim_link_begin(struct sim_link *link, uint64_t latency,
 	link->loses = loses;
 	link->latency = latency;
 	pthread_mutex_init(&link->lock, NULL);
-	current = link;
+	link->link.ops = &link_ops;
 	pthread_create(&link->thread, NULL, link_main, link);
 }
 

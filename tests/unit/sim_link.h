@@ -13,10 +13,12 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "fabric/link.h"
 
 enum { SIM_LINK_PACKETS = 64, SIM_LINK_MTU = 4096 };
 
 struct sim_link {
+	struct vb_link link;
 	bool (*loses)(struct sim_link *link, const struct vb_pkt *pkt); /* by the sending thread */
 	uint64_t latency;                                               /* ns */
 	_Atomic uint32_t sent, lost;
@@ -37,5 +39,5 @@ void sim_link_begin(struct sim_link *link, uint64_t latency,
 		    bool (*loses)(struct sim_link *link, const struct vb_pkt *pkt));
 /* Nothing uses it any more. */
 void sim_link_end(struct sim_link *link);
-/* A path over the link. There is one link at a time: a path has no room for a pointer to it. */
-struct vb_path sim_link_path(uint8_t transport);
+/* A path over the link. */
+struct vb_path sim_link_path(struct sim_link *link, uint8_t transport);

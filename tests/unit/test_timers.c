@@ -221,7 +221,7 @@ static void connect_with(uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 static void connect_over(bool (*loses)(struct sim_link *link, const struct vb_pkt *pkt),
 			 uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 {
-	struct vb_path path = sim_link_path(IBV_QPT_RC);
+	struct vb_path path = sim_link_path(&wire, IBV_QPT_RC);
 
 	sim_link_begin(&wire, LATENCY_NS, loses);
 	linked = true;

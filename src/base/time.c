@@ -86,12 +86,13 @@ static int futex_flag(enum vb_futex kind)
 	return kind == VB_FUTEX_PRIVATE ? FUTEX_PRIVATE_FLAG : 0;
 }
 
-/* until: NULL waits without end. */
-static int futex_wait(void *word, uint32_t value, enum vb_futex kind, const struct timespec *until)
+/*
+ * left: NULL waits without end. Not FUTEX_WAIT_BITSET, which has an absolute deadline: libc waits by that one, so that a
+ * filter can tell our waits from the program's.
+ */
+static int futex_wait(void *word, uint32_t value, enum vb_futex kind, const struct timespec *left)
 {
-	/* BITSET: the deadline is absolute, of CLOCK_MONOTONIC. */
-	return syscall(SYS_futex, word, FUTEX_WAIT_BITSET | futex_flag(kind), value, until, NULL,
-		       FUTEX_BITSET_MATCH_ANY)
+	return syscall(SYS_futex, word, FUTEX_WAIT | futex_flag(kind), value, left, NULL, 0)
 		       ? -errno
 		       : 0;
 }
@@ -138,11 +139,16 @@ static int futex_wait_replaced(struct vb_time *time, void *word, uint32_t value,
 int vb_futex_wait_until(struct vb_time *time, void *word, uint32_t value, enum vb_futex kind,
 			uint64_t until)
 {
-	struct timespec ts = timespec_of(until);
+	struct timespec left;
+	uint64_t now;
 
 	if (__builtin_expect(time != NULL, 0))
 		return futex_wait_replaced(time, word, value, kind, until);
-	return futex_wait(word, value, kind, until == VB_NEVER ? NULL : &ts);
+	if (until == VB_NEVER)
+		return futex_wait(word, value, kind, NULL);
+	now = vb_machine_ns();
+	left = timespec_of(until > now ? until - now : 0);
+	return futex_wait(word, value, kind, &left);
 }
 
 /* --- sleeps ----------------------------------------------------------------------------------- */
@@ -312,7 +318,8 @@ free_all:
 		close(bell);
 	if (all != few)
 		free(all);
-	errno = p.err;
+	if (p.ret < 0)
+		errno = p.err;
 	return p.ret;
 }
 
@@ -340,12 +347,10 @@ int vb_epoll_until(struct vb_time *time, int epoll, struct epoll_event *events, 
 	if (until == VB_NEVER && !time)
 		return epoll_wait(epoll, events, count, -1);
 	/* The descriptor can be polled, to the nanosecond; another thread may be the first to take what it has. */
-	do {
-		ret = vb_poll_until(time, &fd, 1, until, NULL);
-		if (ret > 0)
-			ret = epoll_wait(epoll, events, count, 0);
-		else
+	while ((ret = vb_poll_until(time, &fd, 1, until, NULL)) > 0) {
+		ret = epoll_wait(epoll, events, count, 0);
+		if (ret)
 			break;
-	} while (!ret);
+	}
 	return ret;
 }

@@ -140,8 +140,8 @@ VB_PUBLIC void vb_ticks_moment(uint64_t *ticks, uint64_t *ns);
 /* --- waits ------------------------------------------------------------------------------------ */
 
 /*
- * time: vb_time_card() or VB_MACHINE_TIME; `until` is one of its. None but the condition is a cancellation point: the card
- * may be in the middle of its work.
+ * time: vb_time_card() or VB_MACHINE_TIME; `until` is one of its. The card may be in the middle of its work, so sleeps, futexes and
+ * polls without a mask are no cancellation points.
  */
 
 /* A signal may cut it short. */

@@ -9,14 +9,14 @@
 #include <string.h>
 
 #include "common.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "fabric/fabric.h"
 
 enum { RETRIES = 3, WR = 40, LOOKS = 5000, TIMEOUT = 14 };
 
 static _Atomic uint64_t now = 1000000000;
 
-static uint64_t read_now(void)
+static uint64_t read_now(struct vb_time *time)
 {
 	return atomic_load(&now);
 }
@@ -197,6 +197,9 @@ static void lose_all(struct node *node)
 	check_eq(links.tries, RETRIES + 1);
 }
 
+static const struct vb_time_ops time_ops = { .now = read_now };
+static struct vb_time test_time = { &time_ops };
+
 int main(int argc, char **argv)
 {
 	struct node_attr attr = patient();
@@ -208,7 +211,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "receiver"))
 		return receiver();
 	pid = spawn_self("receiver", &fd);
-	atomic_store(&vb_clock_replaced, read_now);
+	atomic_store(&vb_time_replaced, &test_time);
 	links_lay();
 	node_open(&node, &attr);
 	node_meet(&node, fd, &peer);

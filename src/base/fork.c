@@ -36,7 +36,7 @@ static struct place {
 static _Thread_local struct {
 	unsigned int depth;
 	sigset_t mask;               /* before it began */
-	uint8_t prepared[VB_STAGES]; /* a bit for each place: the others came later */
+	uint8_t prepared[VB_STAGES]; /* a bit for each place whose prepare was called */
 } forking __attribute__((tls_model("initial-exec")));
 
 /* --- forks ------------------------------------------------------------------------------------ */
@@ -54,23 +54,25 @@ static void table_prepare(void)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (!place_is_ready(place))
+			if (!place_is_ready(place) || !place->prepare)
 				continue;
 			forking.prepared[stage] |= (uint8_t)(1 << i);
-			if (place->prepare)
-				place->prepare();
+			place->prepare();
 		}
 	}
 }
 
+/*
+ * What was prepared is ended, also where exit() in another thread has taken the row away meanwhile, and
+ * what came meanwhile is not.
+ */
 static void table_parent(void)
 {
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (forking.prepared[stage] & 1 << i && place_is_ready(place) &&
-			    place->parent)
+			if (forking.prepared[stage] & 1 << i && place->parent)
 				place->parent();
 		}
 }
@@ -81,7 +83,8 @@ static void table_child(void)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (place_is_ready(place) && place->child)
+			if ((forking.prepared[stage] & 1 << i || place_is_ready(place)) &&
+			    place->child)
 				place->child();
 		}
 }

@@ -391,6 +391,31 @@ static void library_comes_during_a_fork(void **state)
 	assert_string_equal(said->text, "c");
 }
 
+static void library_leaves(void)
+{
+	vb_stages_leave(rising, 2);
+}
+
+/* As exit() of another thread: what was prepared is ended. */
+static void library_goes_during_a_fork(void **state)
+{
+	static const struct vb_stage_row row = { VB_STAGE_LOCKS, .prepare = library_leaves };
+	static const struct vb_stage_row *const rows[] = { &row };
+
+	vb_stages_join(rising, 2);
+	vb_stages_join(rows, 1);
+	forget();
+	assert_int_equal(in_child(NULL), 0);
+	assert_memory_equal(said->text, "BbEe", 4);
+	assert_int_equal(said->len, 8);
+	assert_true(strchr(said->text, 'p') < strchr(said->text, 'P'));
+	assert_true(strchr(said->text, 'c') < strchr(said->text, 'C'));
+	vb_stages_leave(rows, 1);
+	forget();
+	assert_int_equal(in_child(NULL), 0);
+	assert_int_equal(said->len, 0);
+}
+
 static void more_than_there_is_room_for(void **state)
 {
 	static const struct vb_stage_row *const many[] = { &low_row, &low_row, &low_row, &low_row,
@@ -465,6 +490,7 @@ int main(void)
 		cmocka_unit_test(errno_stays),
 		cmocka_unit_test(signals_wait_for_the_end),
 		cmocka_unit_test(library_comes_during_a_fork),
+		cmocka_unit_test(library_goes_during_a_fork),
 		cmocka_unit_test(more_than_there_is_room_for),
 		cmocka_unit_test(libraries_come_and_go),
 	};

@@ -36,7 +36,6 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/barrier.h"
-#include "host/signals.h"
 #include "host/thread.h"
 #include "fabric/fabric.h"
 #include "fabric/running.h"

@@ -25,7 +25,6 @@
 #include "host/trap/trap.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

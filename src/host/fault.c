@@ -498,19 +498,29 @@ int vb_fault_register(vb_fault_handler *handler)
 		return 0;               \
 	} while (0)
 
-static void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
+/*
+ * ThreadSanitizer holds a lock of its own during an atomic operation that orders, and a jump out of
+ * there would leave it held: these are not instrumented.
+ */
+#ifdef VB_TSAN
+#define UNLOCKED __attribute__((no_sanitize("thread")))
+#else
+#define UNLOCKED
+#endif
+
+static UNLOCKED void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
 {
 	*old = atomic_fetch_add_explicit((_Atomic uint64_t *)word, add, memory_order_seq_cst);
 }
 
-static void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
+static UNLOCKED void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
 {
 	atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)word, &compare, swap,
 						memory_order_seq_cst, memory_order_seq_cst);
 	*old = compare;
 }
 
-static void do_masked(void *word, uint32_t size, const struct vb_masked *m, uint64_t *old)
+static UNLOCKED void do_masked(void *word, uint32_t size, const struct vb_masked *m, uint64_t *old)
 {
 	uint64_t was8;
 	uint32_t was4;
@@ -532,7 +542,7 @@ static void do_masked(void *word, uint32_t size, const struct vb_masked *m, uint
 	*old = was8;
 }
 
-static void do_load(const void *word, uint32_t size, uint64_t *value)
+static UNLOCKED void do_load(const void *word, uint32_t size, uint64_t *value)
 {
 	*value = size == 1   ? __atomic_load_n((const uint8_t *)word, __ATOMIC_ACQUIRE)
 		 : size == 2 ? __atomic_load_n((const uint16_t *)word, __ATOMIC_ACQUIRE)
@@ -540,7 +550,7 @@ static void do_load(const void *word, uint32_t size, uint64_t *value)
 			     : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
 }
 
-static void do_store(void *word, uint32_t size, uint64_t value)
+static UNLOCKED void do_store(void *word, uint32_t size, uint64_t value)
 {
 	switch (size) {
 	case 1:

@@ -244,7 +244,13 @@ int main(int argc, char **argv)
 		return writer_role((enum filter)(argv[1][1] - '0'),
 				   (enum filter)(argv[1][2] - '0'));
 	for (int own_filter = 0; own_filter < FILTERS; own_filter++)
-		for (int peers = 0; peers < FILTERS; peers++)
+		for (int peers = 0; peers < FILTERS; peers++) {
+#ifdef __SANITIZE_THREAD__
+			/* ThreadSanitizer has a thread with calls of its own. */
+			if (own_filter == KILLS || peers == KILLS)
+				continue;
+#endif
 			run((enum filter)own_filter, (enum filter)peers);
+		}
 	return 0;
 }

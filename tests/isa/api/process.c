@@ -352,10 +352,11 @@ struct unmapper {
 static void *unmap_often(void *arg)
 {
 	struct unmapper *u = arg;
+	uint64_t addr = u->addr; /* the other reads there all the time */
 
 	for (unsigned n = 0; n < 3000; n++) {
-		vb_dpa_mem_unmap(u->process, u->addr, u->len);
-		vb_dpa_mem_map(u->process, &u->addr, u->len, VB_DPA_READ | VB_DPA_WRITE);
+		vb_dpa_mem_unmap(u->process, addr, u->len);
+		vb_dpa_mem_map(u->process, &addr, u->len, VB_DPA_READ | VB_DPA_WRITE);
 		atomic_fetch_add(&u->rounds, 1);
 	}
 	return NULL;

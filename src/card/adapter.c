@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/time.h"
 #include "base/interfaces.h"
 #include "card/ether/ether.h"
@@ -218,6 +219,7 @@ int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int
 /* Once: what comes and goes later is not seen. */
 static const struct vb_interfaces *read_interfaces(struct vb_card *card)
 {
+	VB_NO_CANCEL; /* getifaddrs() is a cancellation point */
 	struct vb_interfaces *interfaces = &card->adapters.interfaces;
 
 	pthread_mutex_lock(&card->adapters.interfaces_lock);

@@ -64,8 +64,8 @@ static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
 	uint64_t answered = out->comp_mask & MLX4DV_CQ_MASK_UAR;
 	struct vb_verbs_cq cq;
 
-	vb_progress_unpolled(vb_verbs_dev(
-		in->context)); /* the program looks at the CQ itself, and calls nobody */
+	/* The program looks at the CQ itself, and calls nothing that polls. */
+	vb_progress_unpolled(vb_verbs_dev(in->context));
 	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = answered;
 	out->buf.buf = cq.buf;

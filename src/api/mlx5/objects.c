@@ -81,8 +81,8 @@ static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 {
 	struct vb_verbs_cq cq;
 
-	vb_progress_unpolled(vb_verbs_dev(
-		in->context)); /* the program looks at the CQ itself, and calls nobody */
+	/* The program looks at the CQ itself, and calls nothing that polls. */
+	vb_progress_unpolled(vb_verbs_dev(in->context));
 	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = 0;
 	out->buf = cq.buf;

@@ -40,6 +40,6 @@ void vb_emu_driver_look(struct vb_function *function); /* vectors may have been 
 void vb_function_rung(struct vb_function *function, uint32_t queue);
 /* What other processes told this one, and what was put off. */
 void vb_emulation_run(struct vb_card *card);
-uint64_t
-vb_emulation_next(struct vb_card *card); /* when to run it again, ns; UINT64_MAX: once it is told */
+/* When to run it again, ns; UINT64_MAX: once it is told. */
+uint64_t vb_emulation_next(struct vb_card *card);
 void vb_emulation_forked(struct vb_card *card);

@@ -37,7 +37,7 @@ struct vb_uar {
 	uint32_t number; /* by which queues name it; 0: none */
 };
 
-/* How often vb_card_enter() was called. Per thread, for all hosts: it is the thread that holds locks. */
+/* vb_card_enter() without its end. Per thread, for all hosts: it is the thread that holds locks. */
 _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
 
 bool vb_card_is_inside(void)
@@ -67,7 +67,7 @@ static void defer(struct vb_card *card, const struct vb_bell *bell)
 	vb_fabric_kick(card->fabric);
 }
 
-/* --- rings, inside a read section; dev NULL: of any of the card ------------------------------------------- */
+/* --- rings, inside a read section; dev NULL: of any of the card ------------------------------- */
 
 static void ring_qp(struct vb_card *card, const struct vb_dev *dev, uint32_t qpn)
 {

@@ -15,7 +15,7 @@ import sys
 
 SECTION = '## What a process has one of'
 WRITABLE = ('.data', '.bss', '.tdata', '.tbss')
-TOOLCHAIN = ('__TMC_END__', '__dso_handle', 'completed')
+TOOLCHAIN = ('__TMC_END__', '__dso_handle', 'completed', '__cpu_model', '__cpu_features2')
 
 
 def readelf(*args):

@@ -64,7 +64,7 @@ static int create_qp(struct bare *bare)
 	return vb_qp_create(bare->dev, &attr, &bare->qp);
 }
 
-int bare_open(struct bare *bare, enum ibv_qp_type type)
+int bare_open_on(struct bare *bare, struct vb_card *card, enum ibv_qp_type type)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
@@ -80,7 +80,7 @@ int bare_open(struct bare *bare, enum ibv_qp_type type)
 	bare->cqes = pages(BARE_CQES * 64);
 	bare->qp_dbr = pages(64);
 	bare->cq_dbr = pages(64);
-	ret = vb_card_adapters(vb_card_program(), &list, &count);
+	ret = vb_card_adapters(card, &list, &count);
 	if (ret || !count)
 		return ret ? ret : -ENODEV;
 	bare->gid = list[0]->gids[0].gid;
@@ -97,6 +97,11 @@ int bare_open(struct bare *bare, enum ibv_qp_type type)
 	if (!ret)
 		ret = create_qp(bare);
 	return ret ? ret : bare_connect(bare);
+}
+
+int bare_open(struct bare *bare, enum ibv_qp_type type)
+{
+	return bare_open_on(bare, vb_card_program(), type);
 }
 
 void bare_close(struct bare *bare)

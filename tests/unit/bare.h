@@ -38,6 +38,8 @@ struct bare {
 
 /* 0 or -errno. */
 int bare_open(struct bare *bare, enum ibv_qp_type type);
+/* On the first adapter of another card than the program's. */
+int bare_open_on(struct bare *bare, struct vb_card *card, enum ibv_qp_type type);
 void bare_close(struct bare *bare);
 /* Through RESET to RTS, to itself or to another queue pair of this host; rings empty. */
 int bare_connect(struct bare *bare);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Cards of several hosts in one process: adapters, numbers, tables, work and time of one are not those of another. */
+#include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "bare.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/alarm.h"
@@ -204,6 +206,46 @@ static void test_alarms(void **state)
 	assert_true(vb_alarm_next(right) == UINT64_MAX);
 }
 
+/* Both on 127.0.0.1, which is local to each: what they send goes from slot to slot. */
+static void test_talk(void **state)
+{
+	static const char text[] = "[adapter mlx5_0]\naddress = 127.0.0.1\n";
+	struct vb_card *card[2];
+	struct mlx5_wqe_data_seg *data;
+	struct mlx5_cqe64 *cqe;
+	struct bare bare[2];
+	char words[256];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(vb_card_open(text, &card[i], words, sizeof(words)), 0);
+		assert_int_equal(bare_open_on(&bare[i], card[i], IBV_QPT_RC), 0);
+		assert_int_equal(vb_card_close(card[i]), -EBUSY);
+	}
+	assert_int_not_equal(vb_qp_number(bare[0].qp), vb_qp_number(bare[1].qp));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(bare_connect_to(&bare[i], vb_qp_number(bare[1 - i].qp)), 0);
+	bare_post_recv(&bare[1], (uintptr_t)bare[1].memory, 64);
+	memcpy(bare[0].memory, "from host to host", 18);
+	bare_ctrl(&bare[0], MLX5_OPCODE_SEND, 2, MLX5_WQE_CTRL_CQ_UPDATE);
+	data = (void *)((struct mlx5_wqe_ctrl_seg *)bare_block(&bare[0]) + 1);
+	data->byte_count = htobe32(18);
+	data->lkey = htobe32(vb_mr_key(bare[0].mr));
+	data->addr = htobe64((uintptr_t)bare[0].memory);
+	bare_ring(&bare[0], 1);
+	cqe = bare_wait(&bare[1]);
+	assert_non_null(cqe);
+	assert_int_equal(cqe->op_own >> 4, MLX5_CQE_RESP_SEND);
+	assert_string_equal(bare[1].memory, "from host to host");
+	cqe = bare_wait(&bare[0]);
+	assert_non_null(cqe);
+	assert_int_equal(cqe->op_own >> 4, MLX5_CQE_REQ);
+	for (int i = 0; i < 2; i++) {
+		bare_close(&bare[i]);
+		assert_int_equal(vb_card_close(card[i]), 0);
+	}
+}
+
 static void test_bad_configuration(void **state)
 {
 	struct vb_card *card = NULL;
@@ -221,10 +263,15 @@ static void test_bad_configuration(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adapters), cmocka_unit_test(test_gids),
-		cmocka_unit_test(test_numbers),  cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_ports),    cmocka_unit_test(test_deferred),
-		cmocka_unit_test(test_alarms),   cmocka_unit_test(test_bad_configuration),
+		cmocka_unit_test(test_adapters),
+		cmocka_unit_test(test_gids),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_ports),
+		cmocka_unit_test(test_deferred),
+		cmocka_unit_test(test_alarms),
+		cmocka_unit_test(test_talk),
+		cmocka_unit_test(test_bad_configuration),
 	};
 
 	return cmocka_run_group_tests(tests, open_both, close_both);

@@ -340,7 +340,8 @@ bool vb_direct_works(const struct vb_path *path)
 
 static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, struct access *a)
 {
-	static _Thread_local uint8_t count;
+	static _Thread_local uint8_t
+		count; /* per thread, whichever host: tells uses of a key apart */
 	struct vb_peer *peer = path->peer;
 	_Atomic uint64_t *pin;
 	enum vb_direct ret;

@@ -308,7 +308,8 @@ void vb_fabric_kick(struct vb_fabric *fabric)
 	}
 }
 
-static _Thread_local struct vb_fabric *background_of; /* NULL: this is no background thread */
+/* Per thread: a background thread is one host's. NULL: this is none. */
+static _Thread_local struct vb_fabric *background_of;
 
 bool vb_fabric_attends(struct vb_fabric *fabric)
 {
@@ -574,6 +575,7 @@ static void reset_in_child(struct vb_fabric *fabric)
 	atomic_fetch_add_explicit(&fabric->shown.epoch, 1, memory_order_relaxed);
 	/* its watcher, if there was one, is the parent's */
 	vb_wait_init(&fabric->wait, wake_self, fabric);
+	atomic_store_explicit(&fabric->watched, 0, memory_order_relaxed);
 	fabric->shown.told = NULL;
 	fabric->segment = NULL; /* the mapping was not inherited */
 	vb_registry_forked(fabric->registry);

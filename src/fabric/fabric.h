@@ -114,7 +114,7 @@ struct vb_sink {
 	uint64_t (*work)(struct vb_card *card, bool all);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
 	enum vb_pending (*pending)(struct vb_card *card, bool all);
-	/* In a forked child: forget the queues of the parent. */
+	/* NULL, or: in a forked child, forget the queues of the parent. */
 	void (*forked)(struct vb_card *card);
 	/* Another process has asked for attention, see vb_fabric_ask(). In no read section. */
 	void (*asked)(struct vb_card *card);

@@ -582,7 +582,8 @@ static void reset_in_child(struct vb_fabric *fabric)
 	for (struct vb_link *link = fabric->links; link; link = link->next)
 		if (link->ops->forked)
 			link->ops->forked(link);
-	fabric->sink->forked(fabric->card);
+	if (fabric->sink->forked)
+		fabric->sink->forked(fabric->card);
 }
 
 static void fabric_forked(void)

@@ -98,6 +98,18 @@ static bool link_yes(struct vb_link *own, struct vb_path *path)
 	return true;
 }
 
+static bool link_no(struct vb_link *own, struct vb_path *path)
+{
+	(void)own, (void)path;
+	return false;
+}
+
+static uint64_t link_connection(struct vb_link *own, struct vb_path *path, uint32_t qpn)
+{
+	(void)own, (void)path, (void)qpn;
+	return 0;
+}
+
 static bool link_is_polled(struct vb_link *own, const struct vb_path *path)
 {
 	(void)own, (void)path;
@@ -123,9 +135,11 @@ static const struct vb_link_ops link_ops = {
 	.flush = link_flush,
 	.alive = link_yes,
 	.drained = link_yes, /* time-outs tell */
+	.unread = link_no,
 	.polled = link_is_polled,
 	.expected = link_expected,
 	.adapter = link_adapter,
+	.connection = link_connection,
 	.close = link_flush,
 	.drop = link_flush,
 };

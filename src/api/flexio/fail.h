@@ -139,12 +139,3 @@ static inline const char *card_reason(const struct card_words *words, int err)
 #define CARD_WORDS(name)                                                 \
 	struct card_words name __attribute__((cleanup(card_words_end))); \
 	card_words_begin(&name)
-
-/* Of CLOCK_MONOTONIC. */
-static inline uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}

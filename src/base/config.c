@@ -7,7 +7,7 @@
  *section head a line with the key SECTION_KEY, so that the handler also hears of a section without
  *keys.
  *
- *	file ----> read_line() ----> inih ----> on_value() ----> struct vb_config_adapter
+ *	file ----> config_read_line() ----> inih ----> on_value() ----> struct vb_config_adapter
  *	           counts lines,               one entry of keys[] per key:
  *	           adds SECTION_KEY            parse and check
  *
@@ -45,7 +45,7 @@
 struct parser {
 	FILE *file;
 	const char *path;
-	int line;          /* of the file, of what read_line() gave last */
+	int line;          /* of the file, of what config_read_line() gave last */
 	bool announce;     /* second pass: add SECTION_KEY behind section heads */
 	bool announce_now; /* the line given last was a section head */
 	bool failed;
@@ -79,8 +79,8 @@ const char *vb_format_name(enum vb_format format)
 }
 
 /* line 0: what is wrong is in no line. */
-__attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int line, const char *fmt,
-						       ...)
+__attribute__((format(printf, 3, 4))) static void config_fail(struct parser *p, int line,
+							      const char *fmt, ...)
 {
 	va_list args;
 	int n;
@@ -97,7 +97,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int lin
 	va_end(args);
 }
 
-/* ---- one function per kind of value: returns false after fail() ---- */
+/* ---- one function per kind of value: returns false after config_fail() ---- */
 
 struct key;
 typedef bool (*key_parse)(struct parser *p, const struct key *key, struct vb_config_adapter *a,
@@ -125,8 +125,8 @@ static bool parse_format(struct parser *p, const struct key *key, struct vb_conf
 			 const char *value)
 {
 	if (!find_format(value, strlen(value), &a->format)) {
-		fail(p, p->line, "format: '%s' is not a queue format; allowed: " KNOWN_FORMATS,
-		     value);
+		config_fail(p, p->line,
+			    "format: '%s' is not a queue format; allowed: " KNOWN_FORMATS, value);
 		return false;
 	}
 	return true;
@@ -138,13 +138,15 @@ static bool parse_interface(struct parser *p, const struct key *key, struct vb_c
 	size_t len = strlen(value);
 
 	if (a->num_addresses) {
-		fail(p, p->line, "interface: give either an interface or addresses, not both");
+		config_fail(p, p->line,
+			    "interface: give either an interface or addresses, not both");
 		return false;
 	}
 	if (!len || len >= sizeof(a->interface) || strpbrk(value, "/: \t")) {
-		fail(p, p->line,
-		     "interface: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
-		     value, sizeof(a->interface) - 1);
+		config_fail(
+			p, p->line,
+			"interface: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
+			value, sizeof(a->interface) - 1);
 		return false;
 	}
 	memcpy(a->interface, value, len + 1);
@@ -157,31 +159,32 @@ static bool parse_address(struct parser *p, const struct key *key, struct vb_con
 	struct in6_addr address = { 0 };
 
 	if (a->interface[0]) {
-		fail(p, p->line, "address: give either an interface or addresses, not both");
+		config_fail(p, p->line, "address: give either an interface or addresses, not both");
 		return false;
 	}
 	if (a->num_addresses == VB_CONFIG_MAX_ADDRESSES) {
-		fail(p, p->line, "address: an adapter has at most %d addresses",
-		     VB_CONFIG_MAX_ADDRESSES);
+		config_fail(p, p->line, "address: an adapter has at most %d addresses",
+			    VB_CONFIG_MAX_ADDRESSES);
 		return false;
 	}
 	if (inet_pton(AF_INET, value, &address.s6_addr[12]) == 1) {
 		address.s6_addr[10] = address.s6_addr[11] = 0xff;
 	} else if (inet_pton(AF_INET6, value, &address) != 1) {
-		fail(p, p->line,
-		     "address: '%s' is not an address; allowed: IPv4 (10.0.0.1) or IPv6 (fd00::1)",
-		     value);
+		config_fail(
+			p, p->line,
+			"address: '%s' is not an address; allowed: IPv4 (10.0.0.1) or IPv6 (fd00::1)",
+			value);
 		return false;
 	}
 	if (IN6_IS_ADDR_UNSPECIFIED(&address) || IN6_IS_ADDR_MULTICAST(&address) ||
 	    (IN6_IS_ADDR_V4MAPPED(&address) &&
 	     (!address.s6_addr32[3] || address.s6_addr[12] >= 224))) {
-		fail(p, p->line, "address: '%s' is not the address of one host", value);
+		config_fail(p, p->line, "address: '%s' is not the address of one host", value);
 		return false;
 	}
 	for (unsigned int i = 0; i < a->num_addresses; i++) {
 		if (IN6_ARE_ADDR_EQUAL(&a->address[i], &address)) {
-			fail(p, p->line, "address: '%s' is given twice", value);
+			config_fail(p, p->line, "address: '%s' is given twice", value);
 			return false;
 		}
 	}
@@ -189,7 +192,7 @@ static bool parse_address(struct parser *p, const struct key *key, struct vb_con
 	return true;
 }
 
-static bool parse_number(const char *value, uint32_t *number)
+static bool config_parse_number(const char *value, uint32_t *number)
 {
 	unsigned long n;
 	char *end;
@@ -209,9 +212,10 @@ static bool parse_mtu(struct parser *p, const struct key *key, struct vb_config_
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 256 || n > 4096 || (n & (n - 1))) {
-		fail(p, p->line, "mtu: '%s' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096",
-		     value);
+	if (!config_parse_number(value, &n) || n < 256 || n > 4096 || (n & (n - 1))) {
+		config_fail(p, p->line,
+			    "mtu: '%s' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096",
+			    value);
 		return false;
 	}
 	a->mtu = n;
@@ -223,9 +227,9 @@ static bool parse_limit(struct parser *p, const struct key *key, struct vb_confi
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 1 || n > MAX_OBJECTS) {
-		fail(p, p->line, "%s: '%s' is not a limit; allowed: 1 to %u", key->name, value,
-		     MAX_OBJECTS);
+	if (!config_parse_number(value, &n) || n < 1 || n > MAX_OBJECTS) {
+		config_fail(p, p->line, "%s: '%s' is not a limit; allowed: 1 to %u", key->name,
+			    value, MAX_OBJECTS);
 		return false;
 	}
 	memcpy((char *)a + key->offset, &n, sizeof(n));
@@ -237,9 +241,10 @@ static bool parse_eus(struct parser *p, const struct key *key, struct vb_config_
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_EUS) {
-		fail(p, p->line, "%s: '%s' is not a number of execution units; allowed: 1 to %u",
-		     key->name, value, VB_CONFIG_MAX_EUS);
+	if (!config_parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_EUS) {
+		config_fail(p, p->line,
+			    "%s: '%s' is not a number of execution units; allowed: 1 to %u",
+			    key->name, value, VB_CONFIG_MAX_EUS);
 		return false;
 	}
 	a->dpa_eus = n;
@@ -251,9 +256,9 @@ static bool parse_heap(struct parser *p, const struct key *key, struct vb_config
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_HEAP) {
-		fail(p, p->line, "%s: '%s' is not a size in MiB; allowed: 1 to %u", key->name,
-		     value, VB_CONFIG_MAX_HEAP);
+	if (!config_parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_HEAP) {
+		config_fail(p, p->line, "%s: '%s' is not a size in MiB; allowed: 1 to %u",
+			    key->name, value, VB_CONFIG_MAX_HEAP);
 		return false;
 	}
 	a->dpa_heap = n;
@@ -265,9 +270,9 @@ static bool parse_stack(struct parser *p, const struct key *key, struct vb_confi
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < VB_CONFIG_MIN_STACK || n > VB_CONFIG_MAX_STACK) {
-		fail(p, p->line, "%s: '%s' is not a size in KiB; allowed: %u to %u", key->name,
-		     value, VB_CONFIG_MIN_STACK, VB_CONFIG_MAX_STACK);
+	if (!config_parse_number(value, &n) || n < VB_CONFIG_MIN_STACK || n > VB_CONFIG_MAX_STACK) {
+		config_fail(p, p->line, "%s: '%s' is not a size in KiB; allowed: %u to %u",
+			    key->name, value, VB_CONFIG_MIN_STACK, VB_CONFIG_MAX_STACK);
 		return false;
 	}
 	a->dpa_stack = n;
@@ -313,7 +318,7 @@ static bool parse_check(struct parser *p, const struct key *key, struct vb_confi
 
 	if (!vb_check_words(value, &a->dpa_check, err, sizeof(err)))
 		return true;
-	fail(p, p->line, "%s: %s", key->name, err);
+	config_fail(p, p->line, "%s: %s", key->name, err);
 	return false;
 }
 
@@ -322,9 +327,9 @@ static bool parse_cqe_size(struct parser *p, const struct key *key, struct vb_co
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || (n != 32 && n != 64)) {
-		fail(p, p->line, "cqe_size: '%s' is not the size of an entry; allowed: 32, 64",
-		     value);
+	if (!config_parse_number(value, &n) || (n != 32 && n != 64)) {
+		config_fail(p, p->line,
+			    "cqe_size: '%s' is not the size of an entry; allowed: 32, 64", value);
 		return false;
 	}
 	a->cqe_size = n;
@@ -336,9 +341,9 @@ static bool parse_timeout(struct parser *p, const struct key *key, struct vb_con
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_RPC_TIMEOUT) {
-		fail(p, p->line, "%s: '%s' is not a time in milliseconds; allowed: 1 to %u",
-		     key->name, value, VB_CONFIG_MAX_RPC_TIMEOUT);
+	if (!config_parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_RPC_TIMEOUT) {
+		config_fail(p, p->line, "%s: '%s' is not a time in milliseconds; allowed: 1 to %u",
+			    key->name, value, VB_CONFIG_MAX_RPC_TIMEOUT);
 		return false;
 	}
 	a->rpc_timeout = n;
@@ -349,7 +354,8 @@ static bool parse_generation(struct parser *p, const struct key *key, struct vb_
 			     const char *value)
 {
 	if (strcmp(value, "gaudi2") && strcmp(value, "gaudi3")) {
-		fail(p, p->line, "generation: '%s' is not one; allowed: gaudi2, gaudi3", value);
+		config_fail(p, p->line, "generation: '%s' is not one; allowed: gaudi2, gaudi3",
+			    value);
 		return false;
 	}
 	a->generation = strcmp(value, "gaudi3") ? VB_GAUDI2 : VB_GAUDI3;
@@ -361,9 +367,9 @@ static bool parse_ports(struct parser *p, const struct key *key, struct vb_confi
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_PORTS) {
-		fail(p, p->line, "ports: '%s' is not a number of ports; allowed: 1 to %d", value,
-		     VB_CONFIG_MAX_PORTS);
+	if (!config_parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_PORTS) {
+		config_fail(p, p->line, "ports: '%s' is not a number of ports; allowed: 1 to %d",
+			    value, VB_CONFIG_MAX_PORTS);
 		return false;
 	}
 	a->ports = n;
@@ -376,9 +382,10 @@ static bool parse_cable(struct parser *p, const struct key *key, struct vb_confi
 			const char *value)
 {
 	if (!is_device_name(value)) {
-		fail(p, p->line,
-		     "cable: '%s' is not a name; allowed: up to %d letters, digits, '_', '-', '.'",
-		     value, VB_NAME_MAX - 1);
+		config_fail(
+			p, p->line,
+			"cable: '%s' is not a name; allowed: up to %d letters, digits, '_', '-', '.'",
+			value, VB_NAME_MAX - 1);
 		return false;
 	}
 	memcpy(a->cable, value, strlen(value) + 1);
@@ -392,15 +399,16 @@ static bool parse_tap(struct parser *p, const struct key *key, struct vb_config_
 
 	/* The kernel would take '%' for a place where it puts a number. */
 	if (!len || len >= sizeof(a->tap) || strpbrk(value, "/:% \t")) {
-		fail(p, p->line,
-		     "tap: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
-		     value, sizeof(a->tap) - 1);
+		config_fail(
+			p, p->line,
+			"tap: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
+			value, sizeof(a->tap) - 1);
 		return false;
 	}
 	for (unsigned int i = 0; i < p->config->num_adapters; i++) {
 		if (!strcmp(p->config->adapter[i].tap, value)) {
-			fail(p, p->line, "tap: '%s' is already that of %s", value,
-			     p->config->adapter[i].name);
+			config_fail(p, p->line, "tap: '%s' is already that of %s", value,
+				    p->config->adapter[i].name);
 			return false;
 		}
 	}
@@ -414,10 +422,11 @@ static bool parse_functions(struct parser *p, const struct key *key, struct vb_c
 {
 	uint32_t n;
 
-	if (!parse_number(value, &n) || n > VB_FUNCTIONS) {
-		fail(p, p->line,
-		     "functions: '%s' is not a number of emulated functions; allowed: 0 to %d",
-		     value, VB_FUNCTIONS);
+	if (!config_parse_number(value, &n) || n > VB_FUNCTIONS) {
+		config_fail(
+			p, p->line,
+			"functions: '%s' is not a number of emulated functions; allowed: 0 to %d",
+			value, VB_FUNCTIONS);
 		return false;
 	}
 	a->functions = n ? n : VB_CONFIG_NO_FUNCTIONS;
@@ -430,9 +439,10 @@ static bool parse_per_function(struct parser *p, const struct key *key, struct v
 	uint32_t n;
 
 	_Static_assert((int)VB_FUNCTION_QUEUES == (int)VB_FUNCTION_VECTORS, "one limit for both");
-	if (!parse_number(value, &n) || n < 1 || n > VB_FUNCTION_QUEUES) {
-		fail(p, p->line, "%s: '%s' is not how many each function has; allowed: 1 to %d",
-		     key->name, value, VB_FUNCTION_QUEUES);
+	if (!config_parse_number(value, &n) || n < 1 || n > VB_FUNCTION_QUEUES) {
+		config_fail(p, p->line,
+			    "%s: '%s' is not how many each function has; allowed: 1 to %d",
+			    key->name, value, VB_FUNCTION_QUEUES);
 		return false;
 	}
 	memcpy((char *)a + key->offset, &n, sizeof(n));
@@ -459,8 +469,9 @@ static bool parse_part(struct parser *p, const struct key *key, struct vb_config
 	if (isdigit((unsigned char)*value))
 		id = strtoul(value, &end, strncmp(value, "0x", 2) ? 10 : 16);
 	if (!id || id > UINT16_MAX || *end) {
-		fail(p, p->line, "part: '%s' is not a part; allowed: 1 to 65535, 0x1 to 0xffff%s",
-		     value, known);
+		config_fail(p, p->line,
+			    "part: '%s' is not a part; allowed: 1 to 65535, 0x1 to 0xffff%s", value,
+			    known);
 		return false;
 	}
 	a->part = (uint32_t)id;
@@ -529,28 +540,29 @@ static bool begin_section(struct parser *p, const char *section)
 	if (!strcmp(section, MEMORY_SECTION))
 		return true;
 	if (strncmp(section, SECTION_PREFIX, strlen(SECTION_PREFIX))) {
-		fail(p, p->line, "[%s]: unknown section; allowed: [adapter NAME], [memory]",
-		     section);
+		config_fail(p, p->line, "[%s]: unknown section; allowed: [adapter NAME], [memory]",
+			    section);
 		return false;
 	}
 	name = section + strlen(SECTION_PREFIX);
 	name += strspn(name, " \t");
 	if (!is_device_name(name)) {
-		fail(p, p->line,
-		     "[%s]: '%s' is not a device name; allowed: 1 to %d letters, digits, '_', '-', '.'",
-		     section, name, VB_NAME_MAX - 1);
+		config_fail(
+			p, p->line,
+			"[%s]: '%s' is not a device name; allowed: 1 to %d letters, digits, '_', '-', '.'",
+			section, name, VB_NAME_MAX - 1);
 		return false;
 	}
 	for (unsigned int i = 0; i < config->num_adapters; i++) {
 		if (!strcmp(config->adapter[i].name, name)) {
-			fail(p, p->line, "[%s]: this adapter is already defined in line %d",
-			     section, p->section_line[i]);
+			config_fail(p, p->line, "[%s]: this adapter is already defined in line %d",
+				    section, p->section_line[i]);
 			return false;
 		}
 	}
 	if (config->num_adapters == VB_CONFIG_MAX_ADAPTERS) {
-		fail(p, p->line, "[%s]: at most %d adapters are allowed", section,
-		     VB_CONFIG_MAX_ADAPTERS);
+		config_fail(p, p->line, "[%s]: at most %d adapters are allowed", section,
+			    VB_CONFIG_MAX_ADAPTERS);
 		return false;
 	}
 	p->section_line[config->num_adapters] = p->line;
@@ -566,7 +578,7 @@ static void fail_unknown_key(struct parser *p, const char *name)
 	for (unsigned int i = 0, n = 0; i < ARRAY_SIZE(keys) && n < sizeof(known); i++)
 		n += (unsigned int)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
 					    keys[i].name);
-	fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
+	config_fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
 }
 
 static bool set_share(struct parser *p, const char *value)
@@ -574,7 +586,7 @@ static bool set_share(struct parser *p, const char *value)
 	p->config->share_off = !strcmp(value, "off");
 	if (p->config->share_off || !strcmp(value, "on"))
 		return true;
-	fail(p, p->line, "share: '%s' is neither on nor off", value);
+	config_fail(p, p->line, "share: '%s' is neither on nor off", value);
 	return false;
 }
 
@@ -591,16 +603,16 @@ static bool set_arena(struct parser *p, const char *value)
 			p->config->arena = (enum vb_config_arena)i;
 			return true;
 		}
-	fail(p, p->line, "arena: '%s' is not one of aligned, all, off; a size is for arena_size",
-	     value);
+	config_fail(p, p->line,
+		    "arena: '%s' is not one of aligned, all, off; a size is for arena_size", value);
 	return false;
 }
 
 static bool set_arena_size(struct parser *p, const char *value)
 {
-	if (parse_number(value, &p->config->arena_size) && p->config->arena_size)
+	if (config_parse_number(value, &p->config->arena_size) && p->config->arena_size)
 		return true;
-	fail(p, p->line, "arena_size: '%s' is not a size in MiB, 1 or more", value);
+	config_fail(p, p->line, "arena_size: '%s' is not a size in MiB, 1 or more", value);
 	return false;
 }
 
@@ -609,7 +621,7 @@ static bool set_huge(struct parser *p, const char *value)
 	p->config->huge_strict = !strcmp(value, "strict");
 	if (p->config->huge_strict || !strcmp(value, "ordinary"))
 		return true;
-	fail(p, p->line, "huge: '%s' is neither ordinary nor strict", value);
+	config_fail(p, p->line, "huge: '%s' is neither ordinary nor strict", value);
 	return false;
 }
 
@@ -628,7 +640,7 @@ static bool memory_value(struct parser *p, const char *name, const char *value)
 	for (unsigned int i = 0; i < ARRAY_SIZE(known); i++)
 		if (!strcmp(name, known[i].name))
 			return known[i].set(p, value);
-	fail(p, p->line, "%s: unknown key; allowed: share, arena, arena_size, huge", name);
+	config_fail(p, p->line, "%s: unknown key; allowed: share, arena, arena_size, huge", name);
 	return false;
 }
 
@@ -644,8 +656,9 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	if (!strcmp(name, SECTION_KEY))
 		return begin_section(p, section);
 	if (!*section) {
-		fail(p, p->line, "%s: stands outside of any section; begin one with [adapter NAME]",
-		     name);
+		config_fail(p, p->line,
+			    "%s: stands outside of any section; begin one with [adapter NAME]",
+			    name);
 		return 0;
 	}
 	if (!strcmp(section, MEMORY_SECTION))
@@ -656,7 +669,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
 		if (strcmp(keys[i].name, name))
 			continue;
 		if (!keys[i].repeats && p->key_line[adapter][i]) {
-			fail(p, p->line, "%s: is given twice for this adapter", name);
+			config_fail(p, p->line, "%s: is given twice for this adapter", name);
 			return 0;
 		}
 		p->key_line[adapter][i] = p->line;
@@ -670,7 +683,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
  * inih's reader. Indentation is dropped: inih would take an indented line for more of the value
  * above it.
  */
-static char *read_line(char *str, int num, void *user)
+static char *config_read_line(char *str, int num, void *user)
 {
 	struct parser *p = user;
 	size_t blanks, len;
@@ -687,7 +700,7 @@ static char *read_line(char *str, int num, void *user)
 	p->line++;
 	len = strlen(str);
 	if (len && str[len - 1] != '\n' && !feof(p->file)) {
-		fail(p, p->line, "the line is longer than %d characters", num - 2);
+		config_fail(p, p->line, "the line is longer than %d characters", num - 2);
 		return NULL;
 	}
 	blanks = strspn(str, " \t");
@@ -701,7 +714,7 @@ static char *read_line(char *str, int num, void *user)
 /* N of "hbl_N": programs find /dev/accel/accelN by it. */
 static bool hbl_number(const char *name, uint32_t *number)
 {
-	return !strncmp(name, "hbl_", 4) && parse_number(name + 4, number) &&
+	return !strncmp(name, "hbl_", 4) && config_parse_number(name + 4, number) &&
 	       *number < VB_HBL_DEVICES && (name[4] != '0' || !name[5]);
 }
 
@@ -746,15 +759,15 @@ static void check_keys(struct parser *p, unsigned int adapter)
 		wrong = i;
 	}
 	if (wrong < ARRAY_SIZE(special))
-		fail(p, first, "%s: %s", special[wrong].name, special[wrong].refusal);
+		config_fail(p, first, "%s: %s", special[wrong].name, special[wrong].refusal);
 	if (!line_of(p, adapter, "tap"))
 		return;
 	if (p->config->adapter[adapter].format == VB_FORMAT_HBL)
-		fail(p, line_of(p, adapter, "tap"),
-		     "tap: only adapters of the formats mlx5 and mlx4 have this key");
+		config_fail(p, line_of(p, adapter, "tap"),
+			    "tap: only adapters of the formats mlx5 and mlx4 have this key");
 	else if (line_of(p, adapter, "cable"))
-		fail(p, line_of(p, adapter, "tap"),
-		     "tap: a port ends in a cable or in a TAP, not in both");
+		config_fail(p, line_of(p, adapter, "tap"),
+			    "tap: a port ends in a cable or in a TAP, not in both");
 }
 
 /* "mlx5_0" is an mlx5 unless it says otherwise. */
@@ -765,37 +778,39 @@ static void check_formats(struct parser *p)
 
 		if (!line_of(p, i, "format") &&
 		    !find_format(a->name, strcspn(a->name, "_"), &a->format))
-			fail(p, p->section_line[i],
-			     "format: the name '%s' does not tell it, so the key must; allowed: " KNOWN_FORMATS,
-			     a->name);
+			config_fail(
+				p, p->section_line[i],
+				"format: the name '%s' does not tell it, so the key must; allowed: " KNOWN_FORMATS,
+				a->name);
 		else
 			check_keys(p, i);
 		if (!p->failed && a->format == VB_FORMAT_HBL &&
 		    !hbl_number(a->name, &a->hbl_number))
-			fail(p, p->section_line[i],
-			     "[adapter %s]: an adapter of the format hbl must be called hbl_0 to hbl_%d",
-			     a->name, VB_HBL_DEVICES - 1);
+			config_fail(
+				p, p->section_line[i],
+				"[adapter %s]: an adapter of the format hbl must be called hbl_0 to hbl_%d",
+				a->name, VB_HBL_DEVICES - 1);
 	}
 }
 
 /* ---- interface ---- */
 
-static void parse(struct parser *p)
+static void config_parse(struct parser *p)
 {
-	int bad = ini_parse_stream(read_line, p, on_value, p);
+	int bad = ini_parse_stream(config_read_line, p, on_value, p);
 
 	if (ferror(p->file))
-		fail(p, p->line, "cannot be read: %s", strerror(errno));
+		config_fail(p, p->line, "cannot be read: %s", strerror(errno));
 	else if (bad > 0)
-		fail(p, bad, "neither [section] nor key = value nor ; comment");
+		config_fail(p, bad, "neither [section] nor key = value nor ; comment");
 	if (p->failed)
 		return;
 	rewind(p->file);
 	p->line = 0;
 	p->announce = true;
-	ini_parse_stream(read_line, p, on_value, p);
+	ini_parse_stream(config_read_line, p, on_value, p);
 	if (!p->failed && !p->config->num_adapters)
-		fail(p, 0, "no adapter; write at least one section [adapter NAME]");
+		config_fail(p, 0, "no adapter; write at least one section [adapter NAME]");
 	check_formats(p);
 }
 
@@ -836,7 +851,7 @@ static int read_stream(FILE *file, const char *path, struct vb_config *config, c
 		snprintf(err, err_len, "%s: %s", path, strerror(ENOMEM));
 		goto close_file;
 	}
-	parse(&p);
+	config_parse(&p);
 	if (p.failed) {
 		ret = -EINVAL;
 		goto free_config;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Of n numbers from index i on. */
-static bool is_free(const struct vb_ids *ids, uint32_t i, uint32_t n)
+static bool ids_is_free(const struct vb_ids *ids, uint32_t i, uint32_t n)
 {
 	if ((ids->first + i) % n || n > ids->count - i)
 		return false;
@@ -29,7 +29,7 @@ int64_t vb_ids_take_range(struct vb_ids *ids, uint32_t n, uint32_t limit)
 	for (uint32_t tried = 0; tried < ids->count; tried++) {
 		uint32_t i = (ids->next + tried) % ids->count;
 
-		if (!is_free(ids, i, n))
+		if (!ids_is_free(ids, i, n))
 			continue;
 		for (uint32_t k = i; k < i + n; k++)
 			ids->used[k / 64] |= 1ull << k % 64;

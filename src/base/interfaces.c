@@ -99,7 +99,7 @@ static void add_ipv6(struct vb_interface *interface, const struct ifaddrs *entry
 		interface->address[interface->num_addresses++] = sin6->sin6_addr;
 }
 
-static void add_entry(struct vb_interfaces *all, const struct ifaddrs *entry)
+static void interfaces_add_entry(struct vb_interfaces *all, const struct ifaddrs *entry)
 {
 	struct vb_interface *interface = find_or_add(all, entry);
 
@@ -137,7 +137,7 @@ int vb_interfaces_read(struct vb_interfaces *all)
 		return -errno;
 	all->count = 0;
 	for (struct ifaddrs *e = entries; e; e = e->ifa_next)
-		add_entry(all, e);
+		interfaces_add_entry(all, e);
 	freeifaddrs(entries);
 	qsort(all->list, all->count, sizeof(all->list[0]), by_index);
 	return 0;
@@ -151,7 +151,8 @@ const struct vb_interface *vb_interface_by_name(const struct vb_interfaces *all,
 	return NULL;
 }
 
-static bool has_address(const struct vb_interface *interface, const struct in6_addr *address)
+static bool interfaces_has_address(const struct vb_interface *interface,
+				   const struct in6_addr *address)
 {
 	for (unsigned int i = 0; i < interface->num_addresses; i++)
 		if (IN6_ARE_ADDR_EQUAL(&interface->address[i], address))
@@ -167,7 +168,7 @@ const struct vb_interface *vb_interface_by_address(const struct vb_interfaces *a
 						   const struct in6_addr *address)
 {
 	for (unsigned int i = 0; i < all->count; i++)
-		if (has_address(&all->list[i], address))
+		if (interfaces_has_address(&all->list[i], address))
 			return &all->list[i];
 	return NULL;
 }

@@ -34,7 +34,7 @@ static const char *const level_names[] = {
 	[VB_LOG_INFO] = "info",
 };
 
-static int open_file(void)
+static int log_open_file(void)
 {
 	int fd = vb_sys_openat(AT_FDCWD, log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
@@ -72,7 +72,7 @@ static int log_fd(void)
 		return STDERR_FILENO;
 	vb_signal_block(&before); /* a handler that logs, too, would wait for itself */
 	vb_lock(&log_lock);
-	if (!vb_file_is_open(&log_file) && open_file())
+	if (!vb_file_is_open(&log_file) && log_open_file())
 		log_file = VB_NO_FILE;
 	fd = log_file.fd;
 	vb_unlock(&log_lock);
@@ -96,7 +96,7 @@ static void log_start(void)
 	if (file && *file) {
 		file_error = -set_path(file);
 		if (!file_error)
-			file_error = -open_file();
+			file_error = -log_open_file();
 		if (file_error)
 			*log_path = '\0';
 	}

@@ -37,7 +37,7 @@ static struct vb_readers spares[SPARES];
 
 /* --- readers ---------------------------------------------------------------------------------- */
 
-static void give_back(void *arg)
+static void rcu_give_back(void *arg)
 {
 	struct vb_reader *reader = arg;
 
@@ -57,7 +57,7 @@ static void readers_start(void)
 
 	if (atomic_load_explicit(&vb_rcu.key, memory_order_relaxed))
 		return;
-	if (!pthread_key_create(&key, give_back))
+	if (!pthread_key_create(&key, rcu_give_back))
 		atomic_store_explicit(&vb_rcu.key, (uint32_t)key + 1, memory_order_relaxed);
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0))
 		return;
@@ -71,7 +71,7 @@ static struct vb_reader *take_free(struct vb_readers *page)
 		struct vb_reader *reader = &page->reader[i];
 		uint32_t none = 0;
 
-		/* Acquire: pairs with give_back(). */
+		/* Acquire: pairs with rcu_give_back(). */
 		if (!atomic_load_explicit(&reader->taken, memory_order_relaxed) &&
 		    atomic_compare_exchange_strong_explicit(
 			    &reader->taken, &none, 1, memory_order_acquire, memory_order_relaxed))

@@ -103,7 +103,7 @@ static void init_hbl_gids(struct vb_adapter *adapter)
 }
 
 /* A port with a TAP is alone on its cable, whose name no other can have. */
-static uint64_t cable_of(const struct vb_config_adapter *config)
+static uint64_t adapter_cable_of(const struct vb_config_adapter *config)
 {
 	char name[sizeof(config->tap) + 4];
 
@@ -115,7 +115,8 @@ static uint64_t cable_of(const struct vb_config_adapter *config)
 
 void vb_adapter_plug_in(struct vb_adapter *adapter)
 {
-	atomic_store_explicit(&adapter->cable, cable_of(adapter->config), memory_order_relaxed);
+	atomic_store_explicit(&adapter->cable, adapter_cable_of(adapter->config),
+			      memory_order_relaxed);
 }
 
 static void init_adapter(struct vb_card *card, unsigned int index,

@@ -15,7 +15,7 @@ enum { BUSY_AGAIN_NS = 50000 };
  * vb_alarm_set() pushes the alarm on fresh, then reads next. A look writes next, then takes fresh.
  * All four accesses are sequentially consistent, so one of the two sees the other.
  */
-static bool lower(struct vb_card *card, uint64_t when)
+static bool alarm_lower(struct vb_card *card, uint64_t when)
 {
 	uint64_t now = atomic_load_explicit(&card->alarms.next, memory_order_seq_cst);
 
@@ -40,7 +40,7 @@ void vb_alarm_set(struct vb_alarm *alarm, uint64_t when)
 			;
 	}
 	/* Otherwise whoever made next as early as this has kicked, and nobody has looked since. */
-	if (lower(card, when))
+	if (alarm_lower(card, when))
 		vb_burst_kick(card);
 }
 
@@ -118,7 +118,7 @@ static void look_at_all(struct vb_card *card, uint64_t now)
 		vb_unlock(lock);
 	}
 	vb_unlock(&card->alarms.lock);
-	lower(card, next); /* an alarm that was set meanwhile may be earlier */
+	alarm_lower(card, next); /* an alarm that was set meanwhile may be earlier */
 }
 
 void vb_alarm_run(struct vb_card *card)

@@ -35,15 +35,15 @@ static uint32_t in_use(void)
 
 /* --- stacks ----------------------------------------------------------------------------------- */
 
-static bool is_empty(vb_deferred_stack *s)
+static bool deferred_is_empty(vb_deferred_stack *s)
 {
 	return !atomic_load_explicit(s, memory_order_relaxed);
 }
 
-static void push(vb_deferred_stack *s, struct vb_deferred *first, struct vb_deferred *last)
+static void deferred_push(vb_deferred_stack *s, struct vb_deferred *first, struct vb_deferred *last)
 {
 	last->next = atomic_load_explicit(s, memory_order_relaxed);
-	/* Pairs with take_all(). */
+	/* Pairs with deferred_take_all(). */
 	while (!atomic_compare_exchange_weak_explicit(s, &last->next, first, memory_order_release,
 						      memory_order_relaxed))
 		;
@@ -55,12 +55,13 @@ static void push_all(vb_deferred_stack *s, struct vb_deferred *first)
 
 	while (last->next)
 		last = last->next;
-	push(s, first, last);
+	deferred_push(s, first, last);
 }
 
-static struct vb_deferred *take_all(vb_deferred_stack *s)
+static struct vb_deferred *deferred_take_all(vb_deferred_stack *s)
 {
-	return is_empty(s) ? NULL : atomic_exchange_explicit(s, NULL, memory_order_acquire);
+	return deferred_is_empty(s) ? NULL
+				    : atomic_exchange_explicit(s, NULL, memory_order_acquire);
 }
 
 static struct vb_deferred *reverse(struct vb_deferred *item)
@@ -80,10 +81,11 @@ static struct vb_deferred *reverse(struct vb_deferred *item)
 /* The rest is put back at once: one item may take long, and other threads can run the others. */
 static struct vb_deferred *take_one(vb_deferred_stack *s)
 {
-	struct vb_deferred *item = take_all(s), *rest = item ? item->next : NULL, *empty = NULL;
+	struct vb_deferred *item = deferred_take_all(s), *rest = item ? item->next : NULL,
+			   *empty = NULL;
 
 	/*
-	 * Pairs with take_all(). The end of the list is only needed where another thread has
+	 * Pairs with deferred_take_all(). The end of the list is only needed where another thread has
 	 * pushed.
 	 */
 	if (rest && !atomic_compare_exchange_strong_explicit(s, &empty, rest, memory_order_release,
@@ -103,25 +105,25 @@ void vb_deferred_init(struct vb_deferred *item, struct vb_card *card,
 	atomic_store_explicit(&item->closed, false, memory_order_relaxed);
 }
 
-static void add(vb_deferred_stack *s, struct vb_deferred *item, uint32_t due)
+static void deferred_add(vb_deferred_stack *s, struct vb_deferred *item, uint32_t due)
 {
 	if (__builtin_expect(atomic_load_explicit(&item->closed, memory_order_relaxed), 0))
 		return;
 	/* Pairs with run_stack(), which has read the link before it sets this to 0. */
 	if (!atomic_fetch_or_explicit(&item->due, due, memory_order_acq_rel))
-		push(s, item, item);
+		deferred_push(s, item, item);
 }
 
 void vb_defer(struct vb_deferred *item, uint32_t due)
 {
-	add(own(item->card), item, due);
+	deferred_add(own(item->card), item, due);
 }
 
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 {
 	struct vb_card *card = item->card;
 
-	add(&card->deferred.blocked, item, due);
+	deferred_add(&card->deferred.blocked, item, due);
 	/* The background thread itself tries again before it sleeps; kicked, it would never sleep. */
 	if (!vb_fabric_attends(card->fabric))
 		vb_burst_kick(card);
@@ -131,12 +133,12 @@ void vb_defer_rest(struct vb_deferred *item, uint32_t due)
 {
 	struct vb_card *card = item->card;
 
-	add(&card->deferred.rest, item, due);
+	deferred_add(&card->deferred.rest, item, due);
 }
 
 static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
 {
-	struct vb_deferred *first = take_all(s), **link;
+	struct vb_deferred *first = deferred_take_all(s), **link;
 
 	for (link = &first; *link && *link != item; link = &(*link)->next)
 		;
@@ -183,7 +185,7 @@ static void run_stack(vb_deferred_stack *s)
 /* Each once: an item that finds no room again goes back to blocked. */
 static void run_once(struct vb_card *card, vb_deferred_stack *s)
 {
-	struct vb_deferred *first = take_all(s);
+	struct vb_deferred *first = deferred_take_all(s);
 
 	if (!first)
 		return;
@@ -197,10 +199,10 @@ static void run_once(struct vb_card *card, vb_deferred_stack *s)
  */
 static void run_rest(struct vb_card *card)
 {
-	struct vb_deferred *first = take_all(&card->deferred.turn);
+	struct vb_deferred *first = deferred_take_all(&card->deferred.turn);
 
 	if (!first)
-		first = reverse(take_all(&card->deferred.rest));
+		first = reverse(deferred_take_all(&card->deferred.rest));
 	if (!first)
 		return;
 	if (first->next)
@@ -210,7 +212,7 @@ static void run_rest(struct vb_card *card)
 
 void vb_deferred_run_own(struct vb_card *card)
 {
-	if (!is_empty(own(card)))
+	if (!deferred_is_empty(own(card)))
 		run_stack(own(card));
 }
 
@@ -218,7 +220,7 @@ void vb_deferred_run(struct vb_card *card, bool all)
 {
 	vb_deferred_run_own(card);
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&card->deferred.shard[i].work))
+		if (!deferred_is_empty(&card->deferred.shard[i].work))
 			run_stack(&card->deferred.shard[i].work);
 	if (all)
 		run_rest(card);
@@ -227,14 +229,15 @@ void vb_deferred_run(struct vb_card *card, bool all)
 
 enum vb_pending vb_deferred_pending(struct vb_card *card, bool all)
 {
-	if (!is_empty(own(card)))
+	if (!deferred_is_empty(own(card)))
 		return VB_PENDING_RUNNABLE;
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&card->deferred.shard[i].work))
+		if (!deferred_is_empty(&card->deferred.shard[i].work))
 			return VB_PENDING_RUNNABLE;
-	if (all && (!is_empty(&card->deferred.rest) || !is_empty(&card->deferred.turn)))
+	if (all &&
+	    (!deferred_is_empty(&card->deferred.rest) || !deferred_is_empty(&card->deferred.turn)))
 		return VB_PENDING_RUNNABLE;
-	return is_empty(&card->deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
+	return deferred_is_empty(&card->deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
 }
 
 void vb_deferred_forked(struct vb_card *card)

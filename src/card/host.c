@@ -46,7 +46,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 	return 0;
 }
 
-static bool is_open(struct vb_card *card)
+static bool card_host_is_open(struct vb_card *card)
 {
 	bool open;
 
@@ -60,7 +60,7 @@ static bool is_open(struct vb_card *card)
 
 int vb_card_close(struct vb_card *card)
 {
-	if (is_open(card))
+	if (card_host_is_open(card))
 		return vb_refuse_busy("devices");
 	vb_host_free(card->host);
 	vb_card_end(card);

@@ -8,7 +8,7 @@
 #include "card/queue/objects.h"
 #include "card/sink.h"
 
-static void add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
+static void card_shown_add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
 {
 	atomic_store_explicit(to,
 			      atomic_load_explicit(to, memory_order_relaxed) +
@@ -82,14 +82,14 @@ void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_t
 	vb_lock(&card->shown.lock);
 	begin_epoch(card);
 	entry = card->shown.adapter[adapter->index].place.entry;
-	add(&past->sent, &moved->sent);
-	add(&past->received, &moved->received);
-	add(&past->packets, &moved->packets);
-	add(&past->copies, &moved->copies);
-	add(&past->calls, &moved->calls);
-	add(&past->retries, &moved->retries);
-	add(&past->dropped, &moved->dropped);
-	add(&past->stores, &moved->stores);
+	card_shown_add(&past->sent, &moved->sent);
+	card_shown_add(&past->received, &moved->received);
+	card_shown_add(&past->packets, &moved->packets);
+	card_shown_add(&past->copies, &moved->copies);
+	card_shown_add(&past->calls, &moved->calls);
+	card_shown_add(&past->retries, &moved->retries);
+	card_shown_add(&past->dropped, &moved->dropped);
+	card_shown_add(&past->stores, &moved->stores);
 	/* A reader that has one of the two only finds the number of the adapter's entry changed. */
 	if (entry)
 		vb_monitor_write_begin(&entry->seq);

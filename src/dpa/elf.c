@@ -66,8 +66,8 @@ static int check_header(Elf *elf, GElf_Ehdr *ehdr, struct vb_dpa_error *error)
 	return 0;
 }
 
-static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
-		       struct elf_program *program, struct vb_dpa_error *error)
+static int elf_add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
+			   struct elf_program *program, struct vb_dpa_error *error)
 {
 	uint64_t addr = ph->p_vaddr + program->bias;
 	struct elf_segment *seg;
@@ -115,7 +115,7 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
  * Are [addr, addr + len) bytes of the file? What the loader reads must be, or zeros could be read
  * without end.
  */
-static bool in_file(const struct elf_program *program, uint64_t addr, uint64_t len)
+static bool elf_in_file(const struct elf_program *program, uint64_t addr, uint64_t len)
 {
 	for (unsigned int i = 0; i < program->nsegments; i++) {
 		const struct elf_segment *seg = &program->segments[i];
@@ -141,7 +141,8 @@ static bool in_segment(const struct elf_program *program, uint64_t addr, uint64_
 	return false;
 }
 
-static int read_tls(const GElf_Phdr *ph, struct elf_program *program, struct vb_dpa_error *error)
+static int elf_read_tls(const GElf_Phdr *ph, struct elf_program *program,
+			struct vb_dpa_error *error)
 {
 	uint64_t addr = ph->p_vaddr + program->bias;
 	uint64_t align = ph->p_align ? ph->p_align : 1;
@@ -177,17 +178,17 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 			return vb_elf_fail(error, -ENOEXEC,
 					   "dynamically linked; link with -static or -static-pie");
 		if (ph.p_type == PT_LOAD)
-			err = add_segment(&ph, file_len, limit, program, error);
+			err = elf_add_segment(&ph, file_len, limit, program, error);
 	}
 	for (size_t i = 0; i < count && !err; i++) {
 		if (!gelf_getphdr(elf, (int)i, &ph))
 			return vb_elf_fail(error, -ENOEXEC, "program header %zu cannot be read", i);
 		if (ph.p_type == PT_TLS)
-			err = read_tls(&ph, program, error);
+			err = elf_read_tls(&ph, program, error);
 		if (ph.p_type == PT_DYNAMIC && ph.p_memsz) {
 			program->dynamic = ph.p_vaddr + program->bias;
 			program->dynamic_len = ph.p_memsz;
-			if (!in_file(program, program->dynamic, program->dynamic_len))
+			if (!elf_in_file(program, program->dynamic, program->dynamic_len))
 				err = vb_elf_fail(
 					error, -ENOEXEC,
 					"the dynamic section is not part of a loaded segment");
@@ -200,7 +201,7 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 
 /* ---- symbols ---- */
 
-static int by_address(const void *a, const void *b)
+static int elf_by_address(const void *a, const void *b)
 {
 	const struct symbol *x = a, *y = b;
 
@@ -284,7 +285,7 @@ static int read_symbols(Elf *elf, struct elf_program *program)
 		s->code = GELF_ST_TYPE(sym.st_info) == STT_FUNC;
 		program->nsymbols++;
 	}
-	qsort(program->symbols, program->nsymbols, sizeof(*program->symbols), by_address);
+	qsort(program->symbols, program->nsymbols, sizeof(*program->symbols), elf_by_address);
 	return 0;
 }
 
@@ -483,7 +484,7 @@ static int relocate_all(const struct elf_program *program, uint8_t *base, uint64
 {
 	if (!len)
 		return 0;
-	if (!in_file(program, addr, len))
+	if (!elf_in_file(program, addr, len))
 		return vb_elf_fail(error, -ENOEXEC,
 				   "the relocations are not part of a loaded segment");
 	for (uint64_t at = 0; len - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {

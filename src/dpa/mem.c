@@ -23,7 +23,7 @@
 /* Guest 0 is at a multiple of it: the kernel then has huge pages for files, too (mem_file.c). */
 enum { HUGE_PAGE = 2 << 20 };
 
-static uint64_t page_up(const struct space *space, uint64_t len)
+static uint64_t dpa_mem_page_up(const struct space *space, uint64_t len)
 {
 	return (len + space->page - 1) & ~(space->page - 1);
 }
@@ -35,7 +35,7 @@ static int host_prot(unsigned int rights)
 	       (rights & VB_DPA_WRITE ? PROT_READ | PROT_WRITE : 0);
 }
 
-static void *reserve(struct space *space, uint64_t span)
+static void *dpa_mem_reserve(struct space *space, uint64_t span)
 {
 	space->region_len = HUGE_PAGE + space->table_len + VB_CPU_GUARD + span + VB_CPU_GUARD;
 	return mmap(NULL, space->region_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -50,12 +50,12 @@ int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, boo
 				 .whole = whole,
 				 .file = VB_NO_FILE };
 	space->limit = limit & ~(space->page - 1);
-	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
-	space->region = whole ? reserve(space, VB_CPU_SPAN) : MAP_FAILED;
+	space->table_len = VB_JIT_TABLES * dpa_mem_page_up(space, text_span * 4);
+	space->region = whole ? dpa_mem_reserve(space, VB_CPU_SPAN) : MAP_FAILED;
 	if (space->region == MAP_FAILED) {
 		space->whole = false;
 		space->table_len = 0;
-		space->region = reserve(space, space->limit);
+		space->region = dpa_mem_reserve(space, space->limit);
 	}
 	if (space->region == MAP_FAILED) {
 		space->region = NULL;
@@ -113,7 +113,7 @@ static bool pages_all(const struct space *space, uint64_t first, uint64_t count,
 }
 
 /* First fit from where the last search ended, once around. 0: no room. */
-static uint64_t find_free(struct space *space, uint64_t count)
+static uint64_t dpa_mem_find_free(struct space *space, uint64_t count)
 {
 	uint64_t total = space->limit / space->page, start = space->next / space->page, run = 0;
 
@@ -151,11 +151,11 @@ int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int
 
 	if (!len || len > space->limit || *addr & (space->page - 1))
 		return -EINVAL;
-	len = page_up(space, len);
+	len = dpa_mem_page_up(space, len);
 	pthread_mutex_lock(&space->lock);
 	if (!*addr) {
 		count = len / space->page + guard;
-		first = find_free(space, count);
+		first = dpa_mem_find_free(space, count);
 		if (!first)
 			err = -ENOMEM;
 	} else if (!page_range(space, *addr, len, &first, &count)) {
@@ -268,7 +268,7 @@ int vb_dpa_mem_map_shareable(struct vb_dpa_process *process, uint64_t *addr, uin
 	struct space *space = &process->space;
 	int err = vb_space_map(space, addr, len, VB_DPA_READ | VB_DPA_WRITE, 0);
 
-	return err ? err : vb_space_into_file(space, *addr, page_up(space, len));
+	return err ? err : vb_space_into_file(space, *addr, dpa_mem_page_up(space, len));
 }
 
 int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
@@ -295,7 +295,7 @@ struct vb_dpa_view vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr
 	return vb_space_view(&process->space, addr);
 }
 
-static bool is_mapped(uint8_t rights)
+static bool dpa_mem_is_mapped(uint8_t rights)
 {
 	return rights & (VB_DPA_READ | VB_DPA_WRITE | VB_DPA_EXEC);
 }
@@ -307,7 +307,7 @@ bool vb_dpa_mem_next(struct vb_dpa_process *process, uint64_t addr, struct vb_dp
 	bool found;
 
 	pthread_mutex_lock(&space->lock);
-	while (first < total && !is_mapped(space->pages[first]))
+	while (first < total && !dpa_mem_is_mapped(space->pages[first]))
 		first++;
 	found = first < total;
 	for (end = first; end < total && space->pages[end] == space->pages[first];)

@@ -38,13 +38,13 @@ static struct {
 } filed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Handlers of signals may fork: none runs in a thread that has the lock. */
-static void lock(sigset_t *before)
+static void mem_file_lock(sigset_t *before)
 {
 	vb_signal_block(before);
 	pthread_mutex_lock(&filed.lock);
 }
 
-static void unlock(const sigset_t *before)
+static void mem_file_unlock(const sigset_t *before)
 {
 	pthread_mutex_unlock(&filed.lock);
 	vb_signal_unblock(before);
@@ -92,7 +92,7 @@ static int map_private(struct space *space, uint64_t addr, uint64_t len)
 }
 
 /* With the lock. */
-static bool make_file(struct space *space)
+static bool mem_file_make_file(struct space *space)
 {
 	int fd;
 
@@ -116,8 +116,8 @@ int vb_space_into_file(struct space *space, uint64_t addr, uint64_t len)
 
 	if (!vb_shared_wanted() || !costs_nothing(&huge))
 		return 0;
-	lock(&before);
-	if (space->num_filed == SPACE_FILED || !make_file(space))
+	mem_file_lock(&before);
+	if (space->num_filed == SPACE_FILED || !mem_file_make_file(space))
 		goto unlock;
 	if (mmap(space->base + addr, len, PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, space->file.fd,
@@ -129,7 +129,7 @@ int vb_space_into_file(struct space *space, uint64_t addr, uint64_t len)
 		madvise(space->base + addr, len, MADV_HUGEPAGE);
 	space->filed[space->num_filed++] = (struct filed_range){ .addr = addr, .len = len };
 unlock:
-	unlock(&before);
+	mem_file_unlock(&before);
 	return ret;
 }
 
@@ -150,11 +150,11 @@ bool vb_space_is_filed(struct space *space, uint64_t addr, uint64_t len)
 	bool is = false;
 	sigset_t before;
 
-	lock(&before);
+	mem_file_lock(&before);
 	for (unsigned int i = 0; i < space->num_filed; i++)
 		is |= addr < space->filed[i].addr + space->filed[i].len &&
 		      space->filed[i].addr < addr + len;
-	unlock(&before);
+	mem_file_unlock(&before);
 	return is;
 }
 
@@ -176,12 +176,12 @@ void vb_dpa_mem_share(struct vb_dpa_process *process, uint64_t addr, uint64_t le
 	uint64_t first = addr & ~(space->page - 1);
 	sigset_t before;
 
-	lock(&before);
+	mem_file_lock(&before);
 	/* The program may have closed the descriptor, and have another file there. */
 	if (range_of(space, addr, len) && vb_file_is_open(&space->file))
 		show_pages(space, first,
 			   ((addr + len + space->page - 1) & ~(space->page - 1)) - first);
-	unlock(&before);
+	mem_file_unlock(&before);
 }
 
 /* ---- what was written ---- */
@@ -232,11 +232,11 @@ bool vb_space_written(struct space *space, uint64_t addr, uint64_t *from, uint64
 	const struct filed_range *range;
 	sigset_t before;
 
-	lock(&before);
+	mem_file_lock(&before);
 	range = range_of(space, addr, 1);
 	if (range)
 		find_written(space, addr, range->addr + range->len, from, to);
-	unlock(&before);
+	mem_file_unlock(&before);
 	return range;
 }
 
@@ -248,12 +248,12 @@ void vb_space_leave_file(struct space *space)
 	struct space **at = &filed.first;
 	sigset_t before;
 
-	lock(&before);
+	mem_file_lock(&before);
 	while (*at && *at != space)
 		at = &(*at)->next_filed;
 	if (*at)
 		*at = space->next_filed;
-	unlock(&before);
+	mem_file_unlock(&before);
 	for (unsigned int i = 0; i < space->num_filed; i++) {
 		const struct filed_range *r = &space->filed[i];
 
@@ -309,7 +309,7 @@ static void spaces_parent(void)
 	pthread_mutex_unlock(&filed.lock);
 }
 
-static void take_copy(struct space *space, const struct filed_range *range)
+static void mem_file_take_copy(struct space *space, const struct filed_range *range)
 {
 	void *at = space->base + range->addr, *own = MAP_FAILED;
 
@@ -330,7 +330,7 @@ static void spaces_forked(void)
 {
 	for (struct space *s = filed.first; s; s = s->next_filed) {
 		for (unsigned int i = 0; i < s->num_filed; i++)
-			take_copy(s, &s->filed[i]);
+			mem_file_take_copy(s, &s->filed[i]);
 		s->num_filed = 0;
 		vb_file_close(&s->file);
 	}

@@ -208,8 +208,8 @@ static bool add_leader(uint64_t **leaders, size_t *n, size_t *max, uint64_t addr
 
 /* Where indirect jumps may go: named code, and words of data that look like code addresses. Only a
  * guess; see jit/. */
-static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders,
-			   size_t *nsymbols)
+static size_t dpa_process_find_leaders(const struct vb_dpa_process *process, uint64_t **leaders,
+				       size_t *nsymbols)
 {
 	const struct elf_program *program = &process->program;
 	size_t n = 0, max = 0;
@@ -273,7 +273,7 @@ static int choose_checks(uint32_t wanted, struct vb_dpa_error *error, uint32_t *
 	return 0;
 }
 
-static void translate(struct vb_dpa_process *process)
+static void dpa_process_translate(struct vb_dpa_process *process)
 {
 	static atomic_bool said;
 	uint64_t *leaders = NULL;
@@ -295,7 +295,7 @@ static void translate(struct vb_dpa_process *process)
 		why = "no 4 GiB of address space are free (ulimit -v)";
 		err = -ENOMEM;
 	} else {
-		hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
+		hints.nleaders = dpa_process_find_leaders(process, &leaders, &hints.nsymbols);
 		hints.leaders = leaders;
 		err = vb_jit_create(&process->text, process->space.limit, process->space.table,
 				    (uint8_t *)process->space.table - process->space.base, &hints,
@@ -310,7 +310,7 @@ static void translate(struct vb_dpa_process *process)
 
 /* ---- create, destroy ---- */
 
-static void process_free(struct vb_dpa_process *process)
+static void dpa_process_free(struct vb_dpa_process *process)
 {
 	vb_sample_end(process);
 	vb_check_end(process);
@@ -325,9 +325,9 @@ static void process_free(struct vb_dpa_process *process)
 	free(process);
 }
 
-static int process_build(struct vb_dpa_process *process, const void *elf, size_t len,
-			 const struct vb_dpa_process_attr *attr, uint64_t limit,
-			 enum vb_dpa_tier tier, uint32_t checks, struct vb_dpa_error *error)
+static int dpa_process_build(struct vb_dpa_process *process, const void *elf, size_t len,
+			     const struct vb_dpa_process_attr *attr, uint64_t limit,
+			     enum vb_dpa_tier tier, uint32_t checks, struct vb_dpa_error *error)
 {
 	int err;
 
@@ -346,7 +346,7 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	if (err)
 		return err;
 	if (tier != VB_DPA_TIER_INTERP)
-		translate(process);
+		dpa_process_translate(process);
 	if (vb_dpa_symbol_value(process, "__global_pointer$", &process->global_pointer, NULL))
 		process->global_pointer = 0;
 	err = vb_check_begin(process, checks, elf, len);
@@ -405,9 +405,9 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	pthread_mutex_init(&p->cpus_lock, NULL);
 	p->cpus_end = &p->cpus;
 	pthread_mutex_init(&p->snapshot_lock, NULL);
-	err = process_build(p, elf, len, attr, limit, tier, checks, error);
+	err = dpa_process_build(p, elf, len, attr, limit, tier, checks, error);
 	if (err) {
-		process_free(p);
+		dpa_process_free(p);
 		return err;
 	}
 	pthread_mutex_lock(&dpa->lock);
@@ -429,7 +429,7 @@ int vb_dpa_process_destroy(struct vb_dpa_process *process)
 		return -EBUSY;
 	vb_debug_free(process);
 	vb_windows_free(process);
-	process_free(process);
+	dpa_process_free(process);
 	pthread_mutex_lock(&dpa->lock);
 	dpa->nprocesses--;
 	pthread_mutex_unlock(&dpa->lock);

@@ -287,8 +287,8 @@ static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action,
 	}
 }
 
-static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-			       bool *yielded)
+static enum vb_dpa_why dpa_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+					  bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
 	struct vb_dpa_state *s = &thread->cpu.s;
@@ -348,8 +348,8 @@ static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t ma
 
 	for (;;) {
 		left = max - (thread->cpu.s.instret - start);
-		why = left > POLL_PIECE ? execute(thread, POLL_PIECE, false, yielded)
-					: execute(thread, left, exact, yielded);
+		why = left > POLL_PIECE ? dpa_thread_execute(thread, POLL_PIECE, false, yielded)
+					: dpa_thread_execute(thread, left, exact, yielded);
 		if (why != VB_DPA_WHY_BUDGET || *yielded || left <= POLL_PIECE)
 			return why;
 		dpa->poll(dpa->poll_arg);
@@ -360,7 +360,7 @@ static enum vb_dpa_why execute_free(struct vb_dpa_thread *thread, uint64_t max, 
 				    bool *yielded)
 {
 	return thread->process->dpa->poll ? execute_polling(thread, max, exact, yielded)
-					  : execute(thread, max, exact, yielded);
+					  : dpa_thread_execute(thread, max, exact, yielded);
 }
 
 /* The same, but at the thread's bound it traps. */
@@ -383,7 +383,8 @@ static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t ma
 	return VB_DPA_WHY_TRAP;
 }
 
-static enum vb_dpa_why pass(struct vb_dpa_thread *thread, uint64_t max, bool exact, bool *yielded)
+static enum vb_dpa_why dpa_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				       bool *yielded)
 {
 	return thread->bound ? execute_bounded(thread, max, exact, yielded)
 			     : execute_free(thread, max, exact, yielded);
@@ -393,8 +394,8 @@ enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool 
 			       bool *yielded)
 {
 	return __builtin_expect(thread->process->samples != NULL, 0)
-		       ? vb_sample_pass(thread, max, exact, yielded, pass)
-		       : pass(thread, max, exact, yielded);
+		       ? vb_sample_pass(thread, max, exact, yielded, dpa_thread_pass)
+		       : dpa_thread_pass(thread, max, exact, yielded);
 }
 
 enum vb_dpa_why vb_thread_trap(struct vb_dpa_thread *thread)
@@ -454,7 +455,7 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	if (unlikely(shown))
 		show_begin(thread, &show, state, start);
 	*yielded = false;
-	/* seq_cst: behind claim(), against the store and the load in snapshot.c. */
+	/* seq_cst: behind dpa_thread_claim(), against the store and the load in snapshot.c. */
 	if (__builtin_expect(atomic_load_explicit(&thread->snapshot, memory_order_seq_cst) != NULL,
 			     0))
 		vb_snapshot_answer(thread);
@@ -505,7 +506,7 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 }
 
 /* Out of IDLE, by the controlling caller. */
-static int claim(struct vb_dpa_thread *thread, enum thread_state to)
+static int dpa_thread_claim(struct vb_dpa_thread *thread, enum thread_state to)
 {
 	enum thread_state idle = THREAD_IDLE;
 
@@ -589,7 +590,7 @@ int vb_dpa_thread_start(struct vb_dpa_thread *thread)
 	__builtin_prefetch(&dpa->workers[last].box, 1);
 	err = vb_sched_workers(dpa);
 	if (!err)
-		err = claim(thread, THREAD_HANDED);
+		err = dpa_thread_claim(thread, THREAD_HANDED);
 	if (!err)
 		vb_sched_hand(thread);
 	return err;
@@ -640,7 +641,7 @@ static void request_stop(struct vb_dpa_thread *thread)
  * stop: it is asked to stop. Its caller may begin to run it at any time, without the lock, so it is
  * asked again before each wait: a new run would not see the stop request.
  */
-static int wait_idle(struct vb_dpa_thread *thread, bool stop, uint64_t until)
+static int dpa_thread_wait_idle(struct vb_dpa_thread *thread, bool stop, uint64_t until)
 {
 	int err = 0;
 
@@ -669,7 +670,7 @@ int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	pthread_mutex_lock(&dpa->lock);
-	wait_idle(thread, true, VB_NEVER);
+	dpa_thread_wait_idle(thread, true, VB_NEVER);
 	/* A lent thread may have ended by itself, without having seen the request. */
 	if (is_idle(thread)) {
 		atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
@@ -692,7 +693,7 @@ int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb
 	int err;
 
 	pthread_mutex_lock(&dpa->lock);
-	err = wait_idle(thread, false, until);
+	err = dpa_thread_wait_idle(thread, false, until);
 	if (!err && why)
 		*why = thread->why;
 	pthread_mutex_unlock(&dpa->lock);
@@ -799,7 +800,7 @@ static bool lent_stopped(struct vb_dpa_thread *thread)
 }
 
 /* Run a claimed thread; wait: sleep through blocks instead of coming back. */
-static enum vb_dpa_why run_lent(struct vb_dpa_thread *thread, uint64_t max, bool wait)
+static enum vb_dpa_why dpa_thread_run_lent(struct vb_dpa_thread *thread, uint64_t max, bool wait)
 {
 	uint64_t start = thread->cpu.s.instret;
 	enum vb_dpa_why why;
@@ -821,11 +822,11 @@ static enum vb_dpa_why run_lent(struct vb_dpa_thread *thread, uint64_t max, bool
 int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why)
 {
 	enum vb_dpa_why result;
-	int err = claim(thread, THREAD_RUNNING);
+	int err = dpa_thread_claim(thread, THREAD_RUNNING);
 
 	if (err)
 		return err;
-	result = run_lent(thread, max, false);
+	result = dpa_thread_run_lent(thread, max, false);
 	if (why)
 		*why = result;
 	return 0;
@@ -886,10 +887,10 @@ int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
 		if (err)
 			return err;
 	} else {
-		err = claim(thread, THREAD_RUNNING);
+		err = dpa_thread_claim(thread, THREAD_RUNNING);
 		if (err)
 			return err;
-		why = run_lent(thread, UINT64_MAX, true);
+		why = dpa_thread_run_lent(thread, UINT64_MAX, true);
 	}
 	if (why == VB_DPA_WHY_TRAP)
 		return -EFAULT;

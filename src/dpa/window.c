@@ -33,7 +33,7 @@ bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
 }
 
 /* Two threads may see different things at one address; what all see must not meet anything. */
-static bool collides(const struct vb_dpa_window *a, const struct vb_dpa_window *b)
+static bool dpa_window_collides(const struct vb_dpa_window *a, const struct vb_dpa_window *b)
 {
 	return a->addr < b->addr + b->len && b->addr < a->addr + a->len &&
 	       (!a->thread || !b->thread || a->thread == b->thread);
@@ -65,7 +65,7 @@ static int window_add(struct vb_dpa_process *process, const struct vb_dpa_window
 	w->process = process;
 	pthread_mutex_lock(&process->lock);
 	for (const struct vb_dpa_window *o = process->windows; o && !err; o = o->next)
-		if (collides(o, w))
+		if (dpa_window_collides(o, w))
 			err = -EEXIST;
 	if (!err) {
 		w->next = process->windows;
@@ -104,7 +104,7 @@ int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 }
 
 /* Not under process.lock: a thread that misses takes it. */
-static void forget(struct vb_dpa_process *process, const struct vb_dpa_window *window)
+static void dpa_window_forget(struct vb_dpa_process *process, const struct vb_dpa_window *window)
 {
 	pthread_mutex_lock(&process->cpus_lock);
 	vb_access_invalidate(process->cpus, window);
@@ -124,7 +124,7 @@ int vb_dpa_window_change(struct vb_dpa_window *window, uint64_t addr, uint64_t l
 	to.len = len;
 	pthread_mutex_lock(&process->lock);
 	for (const struct vb_dpa_window *o = process->windows; o && !err; o = o->next)
-		if (o != window && collides(o, &to))
+		if (o != window && dpa_window_collides(o, &to))
 			err = -EEXIST;
 	if (!err) {
 		window->addr = addr;
@@ -134,7 +134,7 @@ int vb_dpa_window_change(struct vb_dpa_window *window, uint64_t addr, uint64_t l
 	}
 	pthread_mutex_unlock(&process->lock);
 	if (!err)
-		forget(process, window);
+		dpa_window_forget(process, window);
 	return err;
 }
 
@@ -153,7 +153,7 @@ static int window_remove(struct vb_dpa_window *window)
 	*link = window->next;
 	pthread_mutex_unlock(&process->lock);
 	/* Threads made meanwhile cannot find the window any more. */
-	forget(process, window);
+	dpa_window_forget(process, window);
 	/* Pairs with device_release. */
 	while (atomic_load_explicit(&window->users, memory_order_acquire))
 		sched_yield();

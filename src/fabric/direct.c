@@ -78,8 +78,8 @@ static __attribute__((noinline, cold)) enum vb_direct no_entry(const struct vb_p
 	return VB_DIRECT_UNAVAILABLE;
 }
 
-static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sqpn, uint32_t dqpn,
-			    struct access *a, uint64_t *remote)
+static enum vb_direct direct_check(struct vb_peer *peer, uint8_t transport, uint32_t sqpn,
+				   uint32_t dqpn, struct access *a, uint64_t *remote)
 {
 	struct vb_seg_qp *qp;
 	struct vb_seg_mr *mr;
@@ -137,7 +137,8 @@ static bool local_fault(struct vb_peer *peer, const struct access *a, uint64_t r
 	return false;
 }
 
-static enum vb_direct call_kernel(struct vb_peer *peer, const struct access *a, uint64_t remote)
+static enum vb_direct direct_call_kernel(struct vb_peer *peer, const struct access *a,
+					 uint64_t remote)
 {
 	struct iovec local[VB_DIRECT_MAX_IOV], far;
 	uint64_t done = 0;
@@ -183,7 +184,7 @@ static enum vb_direct call_kernel(struct vb_peer *peer, const struct access *a, 
  * Bytes that we store ourselves. Whoever waits for the last byte of a message finds the others
  * there, so the last ones go after the rest; a copy of more than a word may have any order.
  */
-static int store(char *to, const char *from, size_t n, bool last)
+static int direct_store(char *to, const char *from, size_t n, bool last)
 {
 	size_t tail = last && n > 8 ? 8 : 0;
 
@@ -211,7 +212,7 @@ static enum vb_direct load_store(const struct access *a, struct cursor *at, char
 		char *local = (char *)at->iov->iov_base + at->offset;
 
 		n = n < len ? n : len;
-		if (a->write ? store(remote, local, n, last && n == len)
+		if (a->write ? direct_store(remote, local, n, last && n == len)
 			     : vb_fault_copy(local, remote, n))
 			return vb_fault_readable(a->write ? local : remote, n) == a->write
 				       ? VB_DIRECT_ACCESS
@@ -240,7 +241,7 @@ copy_part(struct vb_peer *peer, struct access *a, struct cursor *at, uint64_t re
 	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed))
 		return VB_DIRECT_UNAVAILABLE;
 	if (len == a->len) {
-		ret = call_kernel(peer, a, remote);
+		ret = direct_call_kernel(peer, a, remote);
 		a->refused = ret == VB_DIRECT_UNAVAILABLE;
 		return ret;
 	}
@@ -259,7 +260,7 @@ copy_part(struct vb_peer *peer, struct access *a, struct cursor *at, uint64_t re
 	}
 	rest.iov = part;
 	rest.iov_cnt = cnt;
-	ret = call_kernel(peer, &rest, remote);
+	ret = direct_call_kernel(peer, &rest, remote);
 	a->refused = ret == VB_DIRECT_UNAVAILABLE;
 	return ret;
 }
@@ -284,7 +285,7 @@ static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remo
 }
 
 /* Only where it is shared; and the target itself says what is wrong with a word that is not aligned. */
-static enum vb_direct change(struct vb_peer *peer, const struct access *a, uint64_t remote)
+static enum vb_direct direct_change(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	const struct vb_direct_atomic *atomic = a->atomic;
 	uint64_t n;
@@ -315,7 +316,7 @@ static enum vb_direct change(struct vb_peer *peer, const struct access *a, uint6
  * VERBATIM_DIRECT=off: everything in packets, as where the kernel refuses. For tests, and to
  * compare.
  */
-static bool switched_off(void)
+static bool direct_switched_off(void)
 {
 	static _Atomic int off = -1;
 
@@ -335,10 +336,11 @@ bool vb_direct_works(const struct vb_path *path)
 	return vb_path_can(path, VB_PATH_DIRECT) &&
 	       (!atomic_load_explicit(&path->peer->no_direct, memory_order_relaxed) ||
 		vb_reach_works(path->peer)) &&
-	       !switched_off();
+	       !direct_switched_off();
 }
 
-static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, struct access *a)
+static enum vb_direct direct_run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+				 struct access *a)
 {
 	static _Thread_local uint8_t
 		count; /* per thread, whichever host: tells uses of a key apart */
@@ -355,10 +357,10 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, st
 				    a->rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
-	ret = check(peer, path->transport, sqpn, dqpn, a, &remote);
+	ret = direct_check(peer, path->transport, sqpn, dqpn, a, &remote);
 	a->refused = ret == VB_DIRECT_UNAVAILABLE;
 	if (ret == VB_DIRECT_OK && a->len)
-		ret = a->atomic ? change(peer, a, remote) : copy(peer, a, remote);
+		ret = a->atomic ? direct_change(peer, a, remote) : copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);
 	/* It ended meanwhile: what was copied last, the program has not seen. */
 	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))
@@ -379,7 +381,7 @@ enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 			    .va = va,
 			    .rkey = rkey,
 			    .len = len };
-	enum vb_direct ret = run(path, sqpn, dqpn, &a);
+	enum vb_direct ret = direct_run(path, sqpn, dqpn, &a);
 
 	*done = (struct vb_direct_done){ a.generation, !a.called };
 	return ret;
@@ -396,7 +398,8 @@ enum vb_direct vb_direct_change(struct vb_path *path, uint32_t sqpn, uint32_t dq
 			    .atomic = atomic,
 			    .old = old };
 
-	return vb_reach_works(path->peer) ? run(path, sqpn, dqpn, &a) : VB_DIRECT_UNAVAILABLE;
+	return vb_reach_works(path->peer) ? direct_run(path, sqpn, dqpn, &a)
+					  : VB_DIRECT_UNAVAILABLE;
 }
 
 enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
@@ -407,7 +410,7 @@ enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 		.iov = iov, .iov_cnt = iov_cnt, .va = source->addr, .rkey = source->lkey, .len = len
 	};
 
-	return run(path, sqpn, dqpn, &a);
+	return direct_run(path, sqpn, dqpn, &a);
 }
 
 enum vb_direct vb_direct_move(struct vb_peer *peer, bool write, const struct iovec *iov,

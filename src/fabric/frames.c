@@ -30,7 +30,7 @@ enum {
 	PATIENCE_NS = 2000000000,
 };
 
-static bool is_there(const struct vb_peer *peer)
+static bool fabric_frames_is_there(const struct vb_peer *peer)
 {
 	return peer && !atomic_load_explicit(&peer->dead, memory_order_relaxed);
 }
@@ -51,7 +51,7 @@ static bool send_to(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt
 	struct vb_peer_tx *tx;
 	int ret;
 
-	if (!is_there(peer))
+	if (!fabric_frames_is_there(peer))
 		return true;
 	tx = &peer->tx[0];
 	ret = vb_peer_lock_tx(peer, tx);
@@ -75,14 +75,14 @@ static bool send_to(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt
 	return !ret;
 }
 
-static bool has_room(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *pkt,
-		     bool give_up)
+static bool fabric_frames_has_room(struct vb_fabric *fabric, uint32_t slot,
+				   const struct vb_pkt *pkt, bool give_up)
 {
 	struct vb_peer *peer = vb_peer_find(fabric, slot);
 	struct vb_peer_tx *tx;
 	bool room;
 
-	if (!is_there(peer))
+	if (!fabric_frames_is_there(peer))
 		return true;
 	tx = &peer->tx[0];
 	vb_lock(&tx->lock);
@@ -126,7 +126,7 @@ static bool may_send_to(struct vb_fabric *fabric, uint32_t slot, const struct vb
 	struct vb_peer_tx *tx;
 	bool room;
 
-	if (!is_there(peer) ||
+	if (!fabric_frames_is_there(peer) ||
 	    (sending < SPARE_FRAMES &&
 	     !atomic_load_explicit(&peer->crowded, memory_order_relaxed)) ||
 	    !(atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
@@ -269,8 +269,8 @@ bool vb_frame_has_room(struct vb_fabric *fabric, const struct vb_pkt *pkt, bool 
 		uint64_t slots = listeners(fabric, word);
 
 		for (; slots; slots &= slots - 1)
-			room &= has_room(fabric, word * 64 + (uint32_t)__builtin_ctzll(slots), pkt,
-					 give_up);
+			room &= fabric_frames_has_room(
+				fabric, word * 64 + (uint32_t)__builtin_ctzll(slots), pkt, give_up);
 	}
 	return room;
 }
@@ -281,7 +281,7 @@ static bool is_drained(struct vb_fabric *fabric, uint32_t slot, bool slow_too)
 	struct vb_peer_tx *tx;
 	bool drained;
 
-	if (!is_there(peer) ||
+	if (!fabric_frames_is_there(peer) ||
 	    (!slow_too && atomic_load_explicit(&peer->slow, memory_order_relaxed)))
 		return true;
 	/*

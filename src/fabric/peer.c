@@ -259,7 +259,7 @@ void vb_peer_wake(struct vb_peer *peer)
  * A large ring is fast, but 64 processes must fit a container's 64 MiB: take no more than this share of
  * what is left. 0 where that is less than a ring.
  */
-static uint32_t ring_size(uint64_t share, uint32_t most)
+static uint32_t fabric_peer_ring_size(uint64_t share, uint32_t most)
 {
 	uint32_t size = most;
 
@@ -269,7 +269,7 @@ static uint32_t ring_size(uint64_t share, uint32_t most)
 }
 
 /* A ring is ready, and shown: have the peer look for it. */
-static void announce(struct vb_peer *peer)
+static void fabric_peer_announce(struct vb_peer *peer)
 {
 	atomic_store_explicit(&peer->segment->inbound[peer->self->slot], peer->self->generation,
 			      memory_order_release);
@@ -280,8 +280,8 @@ static void announce(struct vb_peer *peer)
  * Make the next ring to the peer; false where there is no memory. A ring to an earlier process in that
  * slot is ours to use again: its reader is gone.
  */
-static bool make_ring(struct vb_peer *peer, uint32_t size,
-		      uint64_t (*alloc)(struct vb_fabric *fabric, size_t bytes))
+static bool fabric_peer_make_ring(struct vb_peer *peer, uint32_t size,
+				  uint64_t (*alloc)(struct vb_fabric *fabric, size_t bytes))
 {
 	struct vb_peers *peers = &peer->fabric->peers;
 	uint64_t *made = &peers->made[peer->slot][peer->rings], offset;
@@ -327,15 +327,16 @@ static int make_first(struct vb_peer *peer)
 {
 	struct vb_fabric *fabric = peer->fabric;
 	struct vb_seg_outbound *out = &fabric->segment->outbound[peer->slot];
-	uint32_t size = ring_size(vb_registry_space(fabric->registry) / 1024, VB_RING_MAX);
+	uint32_t size =
+		fabric_peer_ring_size(vb_registry_space(fabric->registry) / 1024, VB_RING_MAX);
 
 	take_rings(peer);
-	if (!make_ring(peer, size ? size : VB_RING_MIN, vb_segment_alloc))
+	if (!fabric_peer_make_ring(peer, size ? size : VB_RING_MIN, vb_segment_alloc))
 		return -ENOMEM;
 	out->size = (uint32_t)peer->tx[0].ring.size;
 	out->offset = vb_ring_place_offset(fabric->peers.made[peer->slot][0]);
 	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
-	announce(peer);
+	fabric_peer_announce(peer);
 	return 0;
 }
 
@@ -345,18 +346,18 @@ static int make_first(struct vb_peer *peer)
  */
 static uint8_t make_further(struct vb_peer *peer)
 {
-	uint32_t size =
-		ring_size(vb_registry_space(peer->fabric->registry) / 2048, VB_RING_FURTHER_MAX);
+	uint32_t size = fabric_peer_ring_size(vb_registry_space(peer->fabric->registry) / 2048,
+					      VB_RING_FURTHER_MAX);
 	uint8_t n = peer->rings;
 
-	if (!make_ring(peer, size, vb_segment_alloc_spare))
+	if (!fabric_peer_make_ring(peer, size, vb_segment_alloc_spare))
 		return 0;
 	/* Pairs with accept_further(). */
 	atomic_store_explicit(&peer->tx[0].ring.shared->further[n - 1],
 			      (uint64_t)peer->generation << 32 |
 				      peer->fabric->peers.made[peer->slot][n],
 			      memory_order_release);
-	announce(peer);
+	fabric_peer_announce(peer);
 	/* It is to be mapped before it is used: when this process has ended it cannot be. */
 	vb_peer_wake(peer);
 	return n;

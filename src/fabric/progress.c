@@ -165,7 +165,7 @@ static bool may_put_off(struct vb_fabric *fabric, uint32_t received)
 	       atomic_load_explicit(wake_word(fabric), memory_order_relaxed) == VB_WAKE_POLLED;
 }
 
-static bool progress(struct vb_fabric *fabric, bool thorough)
+static bool progress_make(struct vb_fabric *fabric, bool thorough)
 {
 	enum vb_pending pending;
 	uint32_t received;
@@ -186,7 +186,7 @@ static bool progress(struct vb_fabric *fabric, bool thorough)
 
 bool vb_fabric_progress(struct vb_fabric *fabric)
 {
-	return progress(fabric, true);
+	return progress_make(fabric, true);
 }
 
 /* --- pollers ---------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static bool is_poller(struct vb_fabric *fabric)
 		!atomic_load_explicit(&fabric->armed, memory_order_relaxed));
 }
 
-static void settle(struct vb_fabric *fabric)
+static void progress_settle(struct vb_fabric *fabric)
 {
 	uint32_t state = atomic_load_explicit(wake_word(fabric), memory_order_relaxed);
 
@@ -251,9 +251,9 @@ bool vb_fabric_poll(struct vb_fabric *fabric)
 	bool any;
 
 	poller_turn_to(fabric);
-	any = progress(fabric, poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
+	any = progress_make(fabric, poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
 	poller.idle = any ? 0 : poller.idle + 1;
-	settle(fabric);
+	progress_settle(fabric);
 	if (__builtin_expect(poller.idle && poller.idle % POLLS_TO_YIELD == 0, 0))
 		sched_yield();
 	return any;
@@ -539,7 +539,7 @@ static void wake_self(void *arg)
 	vb_fabric_kick(arg);
 }
 
-static int start_thread(struct vb_fabric *fabric)
+static int progress_start_thread(struct vb_fabric *fabric)
 {
 	static const struct vb_thread_attr attr = { .wake = wake_self };
 	pid_t id;
@@ -667,7 +667,7 @@ static void links_linger(struct vb_fabric *fabric)
 			link->ops->linger(link);
 }
 
-static int start(struct vb_host *host, const struct vb_sink *sink)
+static int progress_start(struct vb_host *host, const struct vb_sink *sink)
 {
 	static uint32_t number; /* under start_lock */
 	struct vb_fabric *fabric = host->fabric;
@@ -700,7 +700,7 @@ static int start(struct vb_host *host, const struct vb_sink *sink)
 	ask_barrier(fabric);
 	ret = links_start(fabric, &end);
 	if (!ret)
-		ret = start_thread(fabric);
+		ret = progress_start_thread(fabric);
 	if (ret)
 		goto stop_links;
 	vb_monitor_start(fabric->registry, &self);
@@ -724,7 +724,7 @@ int vb_fabric_start(struct vb_host *host, const struct vb_sink *sink)
 
 	pthread_mutex_lock(&start_lock);
 	if (!host->fabric->users)
-		ret = start(host, sink);
+		ret = progress_start(host, sink);
 	if (!ret)
 		host->fabric->users++;
 	pthread_mutex_unlock(&start_lock);
@@ -733,7 +733,7 @@ int vb_fabric_start(struct vb_host *host, const struct vb_sink *sink)
 	return ret;
 }
 
-static void stop(struct vb_fabric *fabric)
+static void progress_stop(struct vb_fabric *fabric)
 {
 	links_linger(fabric);
 	vb_running_remove(fabric);
@@ -753,7 +753,7 @@ void vb_fabric_stop(struct vb_fabric *fabric)
 	VB_NO_CANCEL;
 	pthread_mutex_lock(&start_lock);
 	if (fabric->users && !--fabric->users)
-		stop(fabric);
+		progress_stop(fabric);
 	pthread_mutex_unlock(&start_lock);
 }
 

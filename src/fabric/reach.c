@@ -86,7 +86,7 @@ static uint64_t memfd_device(void)
 }
 
 /* Whether it is the memfd that is meant, of our own user. Never waits for a file system. */
-static bool is_meant(int fd, uint64_t dev, uint64_t ino)
+static bool reach_is_meant(int fd, uint64_t dev, uint64_t ino)
 {
 	struct statx st;
 
@@ -96,7 +96,7 @@ static bool is_meant(int fd, uint64_t dev, uint64_t ino)
 }
 
 /* Open what is surely the file that is meant. -errno; -ESTALE: the descriptor is another file. */
-static int open_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t ino, int mode)
+static int reach_open_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t ino, int mode)
 {
 	char path[64];
 	int there, ret;
@@ -108,7 +108,7 @@ static int open_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t 
 	if (there < 0)
 		return -errno;
 	ret = -ESTALE;
-	if (is_meant(there, dev, ino)) {
+	if (reach_is_meant(there, dev, ino)) {
 		/* Not blocking: the peer may have a lease on it, which open() would wait for. */
 		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", there);
 		ret = vb_file_above_stdio(vb_sys_open(path, mode | O_CLOEXEC | O_NONBLOCK));
@@ -138,10 +138,10 @@ static bool is_table(int fd)
 }
 
 /* Open it, map a part, close it: descriptors are the program's to count. */
-static int map_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t ino, bool writable,
-		    uint64_t offset, size_t bytes, void **at)
+static int reach_map_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t ino,
+			  bool writable, uint64_t offset, size_t bytes, void **at)
 {
-	int mine = open_file(peer, fd, dev, ino, writable ? O_RDWR : O_RDONLY), ret = 0;
+	int mine = reach_open_file(peer, fd, dev, ino, writable ? O_RDWR : O_RDONLY), ret = 0;
 	void *map;
 
 	if (mine < 0)
@@ -169,8 +169,8 @@ static int map_table(const struct vb_peer *peer, uint64_t offset, size_t bytes, 
 {
 	const struct vb_segment *segment = peer->segment;
 
-	return map_file(peer, segment->shared_fd, segment->shared_dev, segment->shared_ino, false,
-			offset, bytes, at);
+	return reach_map_file(peer, segment->shared_fd, segment->shared_dev, segment->shared_ino,
+			      false, offset, bytes, at);
 }
 
 /* With the lock. */
@@ -237,7 +237,8 @@ static __attribute__((noinline, cold)) const char *map_tables(struct vb_peer *pe
  * The file in this place of the peer's table, as it is now; NULL where too many have come and gone.
  */
 static __attribute__((noinline, cold)) struct vb_reach_file *
-get_file(struct vb_reach *reach, struct vb_shared_file *entry, uint32_t number, uint32_t generation)
+reach_get_file(struct vb_reach *reach, struct vb_shared_file *entry, uint32_t number,
+	       uint32_t generation)
 {
 	struct vb_reach_file *old, *file;
 
@@ -278,8 +279,8 @@ static __attribute__((noinline, cold)) char *map_window(struct vb_peer *peer,
 		    MOST_WINDOWS)
 			ret = -ENOSPC;
 		else
-			ret = map_file(peer, file->fd, file->dev, file->ino, true,
-				       n * VB_REACH_WINDOW, VB_REACH_WINDOW, &window);
+			ret = reach_map_file(peer, file->fd, file->dev, file->ino, true,
+					     n * VB_REACH_WINDOW, VB_REACH_WINDOW, &window);
 		if (ret) {
 			atomic_fetch_sub_explicit(&num_windows, 1, memory_order_relaxed);
 			window = REFUSED;
@@ -296,7 +297,7 @@ static __attribute__((noinline, cold)) char *map_window(struct vb_peer *peer,
 /* --- the peer's table --------------------------------------------------------------------------- */
 
 /* A table by its number, which is the peer's word. */
-static inline const char *table_at(struct vb_peer *peer, uint32_t number)
+static inline const char *reach_table_at(struct vb_peer *peer, uint32_t number)
 {
 	struct vb_reach *reach = &peer->reach;
 	uint32_t at = number - 1;
@@ -321,17 +322,17 @@ static inline _Atomic uint64_t *leaf_of(struct vb_peer *peer, struct vb_shared_m
 	if (addr / MIDDLE_BYTES >= VB_SHARED_ROOT)
 		return NULL;
 	/* Acquire: pairs with follow() in host/shared/shared.c, which made the table before. */
-	middle = (_Atomic uint32_t *)(uintptr_t)table_at(
+	middle = (_Atomic uint32_t *)(uintptr_t)reach_table_at(
 		peer, atomic_load_explicit(&map->root[addr / MIDDLE_BYTES], memory_order_acquire));
 	if (!middle)
 		return NULL;
-	return (_Atomic uint64_t *)(uintptr_t)table_at(
+	return (_Atomic uint64_t *)(uintptr_t)reach_table_at(
 		peer, atomic_load_explicit(&middle[addr / LEAF_BYTES % VB_SHARED_MIDDLE],
 					   memory_order_acquire));
 }
 
 /* A page of a file of the peer, or NULL where it cannot be mapped. */
-static inline char *page_at(struct vb_peer *peer, struct vb_shared_map *map, uint64_t entry)
+static inline char *reach_page_at(struct vb_peer *peer, struct vb_shared_map *map, uint64_t entry)
 {
 	struct vb_reach *reach = &peer->reach;
 	uint64_t offset = vb_shared_entry_page(entry) * VB_SHARED_PAGE;
@@ -344,7 +345,7 @@ static inline char *page_at(struct vb_peer *peer, struct vb_shared_map *map, uin
 	generation = atomic_load_explicit(&map->files[number].generation, memory_order_relaxed);
 	file = atomic_load_explicit(&reach->files[number], memory_order_acquire);
 	if (__builtin_expect(!file || file->generation != generation, 0))
-		file = get_file(reach, &map->files[number], number, generation);
+		file = reach_get_file(reach, &map->files[number], number, generation);
 	if (!file)
 		return NULL;
 	window = atomic_load_explicit(&file->windows[offset / VB_REACH_WINDOW],
@@ -398,7 +399,7 @@ char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *p
 	*piece = run_length(leaf, addr, len, entry);
 	if (entry == VB_SHARED_LEFT)
 		return VB_REACH_NOT;
-	page = entry ? page_at(peer, map, entry) : NULL;
+	page = entry ? reach_page_at(peer, map, entry) : NULL;
 	if (!page)
 		return NULL;
 	in_window = VB_REACH_WINDOW -

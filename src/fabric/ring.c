@@ -90,7 +90,8 @@ static uint32_t *extra_field(struct vb_pkt *pkt)
 	return vb_transport_type(pkt->transport) == IBV_QPT_UD ? &pkt->qkey : &pkt->acked_psn;
 }
 
-static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, uint64_t position)
+static struct record *ring_record_at(struct vb_ring_shared *shared, uint64_t size,
+				     uint64_t position)
 {
 	return (struct record *)&shared->data[position & (size - 1)];
 }
@@ -121,7 +122,7 @@ static void see_head(struct vb_ring_tx *tx, memory_order order)
 		tx->head = head;
 }
 
-static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
+static bool ring_has_room(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	/* One line more: the commit word behind the record must be free to clear. */
 	if (tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size)
@@ -130,9 +131,10 @@ static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
 	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
 }
 
-static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes, uint32_t mark)
+static void ring_publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes,
+			 uint32_t mark)
 {
-	struct record *next = record_at(tx->shared, tx->size, tx->tail + bytes);
+	struct record *next = ring_record_at(tx->shared, tx->size, tx->tail + bytes);
 
 	atomic_store_explicit(&next->commit, 0, memory_order_relaxed);
 	/*
@@ -146,7 +148,7 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
 	 * The next record will clear the word behind it before it is published. Own that line by
 	 * then, or the publishing store waits in the store buffer for it.
 	 */
-	prefetch_to_write(record_at(tx->shared, tx->size, tx->tail + VB_RING_LINE));
+	prefetch_to_write(ring_record_at(tx->shared, tx->size, tx->tail + VB_RING_LINE));
 }
 
 /*
@@ -154,19 +156,19 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
  * is none. A long frame and the padding before it may be more than the smallest ring. Then the
  * padding goes ahead, and there is room once it has been consumed.
  */
-static struct record *reserve(struct vb_ring_tx *tx, uint64_t bytes)
+static struct record *ring_reserve(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	uint64_t to_end = tx->size - (tx->tail & (tx->size - 1));
 	bool ahead = bytes > to_end && to_end + bytes + VB_RING_LINE > tx->size;
 
 	if (bytes > to_end) {
-		if (!has_room(tx, ahead ? to_end : to_end + bytes))
+		if (!ring_has_room(tx, ahead ? to_end : to_end + bytes))
 			return NULL;
-		publish(tx, record_at(tx->shared, tx->size, tx->tail), to_end, PAD);
+		ring_publish(tx, ring_record_at(tx->shared, tx->size, tx->tail), to_end, PAD);
 	}
-	if ((bytes <= to_end || ahead) && !has_room(tx, bytes))
+	if ((bytes <= to_end || ahead) && !ring_has_room(tx, bytes))
 		return NULL;
-	return record_at(tx->shared, tx->size, tx->tail);
+	return ring_record_at(tx->shared, tx->size, tx->tail);
 }
 
 static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
@@ -246,7 +248,7 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 }
 
 /* The payload is a description of the true one; 0, or -EPROTO where there can be none. */
-static int read_source(struct vb_pkt *pkt)
+static int ring_read_source(struct vb_pkt *pkt)
 {
 	const struct vb_source *source = pkt->iov->iov_base;
 
@@ -260,7 +262,7 @@ static int read_source(struct vb_pkt *pkt)
 }
 
 /* What the packet takes in a ring. */
-static uint64_t record_size(const struct vb_pkt *pkt)
+static uint64_t ring_record_size(const struct vb_pkt *pkt)
 {
 	uint32_t ext = extension_size(pkt->op, pkt->transport);
 	uint32_t payload = pkt->source.lkey ? sizeof(pkt->source) : pkt->len;
@@ -271,20 +273,20 @@ static uint64_t record_size(const struct vb_pkt *pkt)
 
 bool vb_ring_has_bytes(struct vb_ring_tx *tx, uint64_t bytes)
 {
-	return has_room(tx, bytes);
+	return ring_has_room(tx, bytes);
 }
 
 bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
-	return reserve(tx, record_size(pkt));
+	return ring_reserve(tx, ring_record_size(pkt));
 }
 
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
 	uint32_t ext = extension_size(pkt->op, pkt->transport);
 	bool described = pkt->source.lkey;
-	uint64_t bytes = record_size(pkt);
-	struct record *record = reserve(tx, bytes);
+	uint64_t bytes = ring_record_size(pkt);
+	struct record *record = ring_reserve(tx, bytes);
 	uint8_t *to;
 
 	if (!record)
@@ -311,7 +313,7 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 			return -EFAULT;
 		to += pkt->iov[i].iov_len;
 	}
-	publish(tx, record, bytes, described ? DESCRIBED : 0);
+	ring_publish(tx, record, bytes, described ? DESCRIBED : 0);
 	return 0;
 }
 
@@ -330,8 +332,8 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx)
 }
 
 /* Validate the payload length against the size of the record, in lines. */
-static bool is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint32_t ext,
-		     uint32_t lines, bool described)
+static bool ring_is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint32_t ext,
+			  uint32_t lines, bool described)
 {
 	uint32_t most = described ? VB_PULL_MAX : vb_ring_max(rx->size, pkt->transport);
 	uint32_t carried = described ? sizeof(pkt->source) : pkt->len;
@@ -396,7 +398,7 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	pkt->grh = NULL;
 	ext = extension_size(pkt->op, pkt->transport);
 	/* The header is now ours; a peer that goes on changing it cannot move what was checked. */
-	if (pkt->op >= VB_PKT_OPS || !is_sound(rx, pkt, ext, commit, described))
+	if (pkt->op >= VB_PKT_OPS || !ring_is_sound(rx, pkt, ext, commit, described))
 		return -EPROTO;
 	if (ext)
 		read_extension(record + 1, pkt, grh);
@@ -404,17 +406,17 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	pkt->iov = iov;
 	pkt->iov_cnt = 1;
 	pkt->source.lkey = 0;
-	if (described && read_source(pkt))
+	if (described && ring_read_source(pkt))
 		return -EPROTO;
 	/* What vb_ring_next() will skip must be what was checked, so it is kept on our side. */
 	rx->record_bytes = commit * VB_RING_LINE;
 	/* The next record's line is on its way from the other core while this one is worked on. */
-	__builtin_prefetch(record_at(rx->shared, rx->size, head + rx->record_bytes));
+	__builtin_prefetch(ring_record_at(rx->shared, rx->size, head + rx->record_bytes));
 	return 1;
 }
 
 /* Every quarter of the ring: whether the producer waits for room. */
-static bool look(struct vb_ring_rx *rx, uint64_t head)
+static bool ring_look(struct vb_ring_rx *rx, uint64_t head)
 {
 	if (head - rx->looked < rx->size / 4)
 		return false;
@@ -430,7 +432,7 @@ bool vb_ring_next(struct vb_ring_rx *rx)
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + rx->record_bytes;
 
 	vb_ring_move(rx, head);
-	return look(rx, head);
+	return ring_look(rx, head);
 }
 
 bool vb_ring_release(struct vb_ring_rx *rx)
@@ -440,7 +442,7 @@ bool vb_ring_release(struct vb_ring_rx *rx)
 	atomic_store_explicit(&rx->shared->head, head,
 			      memory_order_release); /* pairs with has_room */
 	/* Padding that went ahead of its record may have been the last that was there. */
-	return look(rx, head);
+	return ring_look(rx, head);
 }
 
 void vb_ring_close(struct vb_ring_rx *rx)

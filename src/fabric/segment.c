@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct vb_segment) +
  * The file is the registry's, and must still be the one that it opened: the program may have closed
  * the descriptor.
  */
-static int grow(struct vb_fabric *fabric, uint64_t from, uint64_t to)
+static int fabric_segment_grow(struct vb_fabric *fabric, uint64_t from, uint64_t to)
 {
 	struct vb_file file;
 	int ret = vb_registry_segment(fabric->registry, &file);
@@ -49,7 +49,7 @@ int vb_segment_create(struct vb_fabric *fabric, const struct vb_slot_info *self)
 	fabric->spare_used = 0;
 	ret = vb_registry_segment(fabric->registry, &file);
 	if (!ret)
-		ret = grow(fabric, 0, size);
+		ret = fabric_segment_grow(fabric, 0, size);
 	if (ret)
 		return ret;
 	segment = mmap(NULL, VB_SEG_MAX_SIZE, PROT_NONE, MAP_SHARED, file.fd, 0);
@@ -99,7 +99,7 @@ static uint64_t alloc_locked(struct vb_fabric *fabric, size_t bytes)
 
 	bytes = (bytes + 63) & ~(size_t)63;
 	size = offset + bytes;
-	if (size > VB_SEG_MAX_SIZE || grow(fabric, offset, size) ||
+	if (size > VB_SEG_MAX_SIZE || fabric_segment_grow(fabric, offset, size) ||
 	    vb_file_uncover(fabric->segment, offset, size))
 		return 0;
 	atomic_store_explicit(&fabric->segment->size, size, memory_order_release);
@@ -139,8 +139,8 @@ void *vb_segment_at(struct vb_fabric *fabric, uint64_t offset, size_t bytes)
 }
 
 /* Entry index of a directory of chunks. */
-static void *entry(struct vb_fabric *fabric, _Atomic uint64_t *chunks, uint32_t chunk_entries,
-		   size_t bytes, uint32_t index)
+static void *fabric_segment_entry(struct vb_fabric *fabric, _Atomic uint64_t *chunks,
+				  uint32_t chunk_entries, size_t bytes, uint32_t index)
 {
 	_Atomic uint64_t *chunk = &chunks[index / chunk_entries];
 	uint64_t offset = atomic_load_explicit(chunk, memory_order_acquire);
@@ -161,8 +161,8 @@ struct vb_seg_qp *vb_segment_qp(struct vb_fabric *fabric, uint32_t index)
 {
 	if (index >= VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS)
 		return NULL;
-	return entry(fabric, fabric->segment->qp_chunk, VB_SEG_QP_CHUNK, sizeof(struct vb_seg_qp),
-		     index);
+	return fabric_segment_entry(fabric, fabric->segment->qp_chunk, VB_SEG_QP_CHUNK,
+				    sizeof(struct vb_seg_qp), index);
 }
 
 struct vb_seg_mr *vb_segment_mr(struct vb_fabric *fabric, uint32_t index)
@@ -171,7 +171,8 @@ struct vb_seg_mr *vb_segment_mr(struct vb_fabric *fabric, uint32_t index)
 
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
-	found = entry(fabric, fabric->segment->mr_chunk, VB_SEG_MR_CHUNK, sizeof(*found), index);
+	found = fabric_segment_entry(fabric, fabric->segment->mr_chunk, VB_SEG_MR_CHUNK,
+				     sizeof(*found), index);
 	if (found)
 		atomic_store_explicit(&fabric->shown.entries.mrs[index / VB_SEG_MR_CHUNK],
 				      found - index % VB_SEG_MR_CHUNK, memory_order_release);
@@ -192,7 +193,7 @@ enum { SPINS = 1024, FIRST_PAUSE_NS = 50000, LAST_PAUSE_NS = 5000000, SAY_NS = 1
  * Let others run before the next look at a pin of that slot. After a second the log says for whom we
  * wait.
  */
-static void wait_more(struct vb_fabric *fabric, struct patience *p, uint32_t slot)
+static void fabric_segment_wait_more(struct vb_fabric *fabric, struct patience *p, uint32_t slot)
 {
 	struct vb_slot_info info;
 	uint64_t now;
@@ -239,7 +240,7 @@ static bool wait_owner(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t
 			*left = value;
 			return false;
 		}
-		wait_more(fabric, &patience, slot);
+		fabric_segment_wait_more(fabric, &patience, slot);
 	}
 }
 

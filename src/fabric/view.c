@@ -48,7 +48,7 @@ static void unmap_range(void *at, size_t bytes)
 }
 
 /* A file that is gone belonged to a process that is. */
-static int open_file(const struct vb_view *view)
+static int fabric_view_open_file(const struct vb_view *view)
 {
 	int fd = vb_registry_open_segment(view->registry, view->slot, view->generation);
 
@@ -83,7 +83,7 @@ int vb_view_open(struct vb_view *view, const struct vb_registry *registry, uint3
 	int fd;
 
 	*view = (struct vb_view){ .registry = registry, .slot = slot, .generation = generation };
-	fd = open_file(view);
+	fd = fabric_view_open_file(view);
 	return fd < 0 ? fd : open_view(view, fd);
 }
 
@@ -112,7 +112,7 @@ static int map_allocated(const struct vb_view *view, uint64_t offset, size_t byt
 
 	if (offset < sizeof(*view->head) || (offset & 63))
 		return -ENOENT;
-	fd = open_file(view);
+	fd = fabric_view_open_file(view);
 	if (fd < 0)
 		return fd;
 	ret = map_range(fd, offset, bytes, at);

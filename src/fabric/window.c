@@ -32,7 +32,7 @@ struct vb_window *vb_window_own(struct vb_fabric *fabric, uint32_t device)
 void vb_window_begin_maps(struct vb_window *window)
 {
 	atomic_fetch_add_explicit(&window->version, 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release); /* pairs with find_memory() */
+	atomic_thread_fence(memory_order_release); /* pairs with fabric_window_find_memory() */
 }
 
 void vb_window_end_maps(struct vb_window *window, uint32_t count)
@@ -42,20 +42,20 @@ void vb_window_end_maps(struct vb_window *window, uint32_t count)
 }
 
 /* A pin of ours has the slot where others have the index of a queue; VB_SLOTS or more: it is forged. */
-static uint32_t slot_of(uint64_t busy)
+static uint32_t fabric_window_slot_of(uint64_t busy)
 {
 	return busy >> 24 & 0xffff;
 }
 
 /* False: the process that was busy is gone. */
-static bool wait_idle(struct vb_fabric *fabric, struct vb_window_queue *queue)
+static bool fabric_window_wait_idle(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
 
 	if (!busy)
 		return true;
-	if (slot_of(busy) < VB_SLOTS)
-		return vb_segment_wait_pin(fabric, slot_of(busy), &queue->busy);
+	if (fabric_window_slot_of(busy) < VB_SLOTS)
+		return vb_segment_wait_pin(fabric, fabric_window_slot_of(busy), &queue->busy);
 	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed);
 	return false;
 }
@@ -65,19 +65,19 @@ static void wait_unused(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
 
-	if (__builtin_expect(busy != 0, 0) && slot_of(busy) < VB_SLOTS)
-		vb_segment_wait_owner(fabric, slot_of(busy), &queue->busy);
+	if (__builtin_expect(busy != 0, 0) && fabric_window_slot_of(busy) < VB_SLOTS)
+		vb_segment_wait_owner(fabric, fabric_window_slot_of(busy), &queue->busy);
 }
 
 void vb_window_wait(struct vb_fabric *fabric, struct vb_window *window)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with fabric_window_take() */
 	for (uint32_t i = 0; i < VB_WINDOW_QUEUES; i++)
 		wait_unused(fabric, &window->queue[i]);
 }
 
 /* Whether somebody who is at work may be using one of these pages, as far as the maps say. */
-static bool is_mapped(struct vb_window *window, uint64_t base, uint64_t len)
+static bool fabric_window_is_mapped(struct vb_window *window, uint64_t base, uint64_t len)
 {
 	uint32_t version = atomic_load_explicit(&window->version, memory_order_acquire);
 	uint32_t count = atomic_load_explicit(&window->count, memory_order_relaxed);
@@ -105,7 +105,7 @@ static bool is_of_cq(const struct vb_window_queue *queue, uint64_t base, uint64_
 
 void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with fabric_window_take() */
 	for (uint32_t d = 0; d < VB_WINDOWS; d++) {
 		uint64_t offset =
 			atomic_load_explicit(&fabric->segment->window[d], memory_order_acquire);
@@ -118,7 +118,8 @@ void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 			if (__builtin_expect(
 				    atomic_load_explicit(&queue->busy, memory_order_acquire) != 0,
 				    0) &&
-			    (is_of_cq(queue, base, len) || is_mapped(window, base, len)))
+			    (is_of_cq(queue, base, len) ||
+			     fabric_window_is_mapped(window, base, len)))
 				wait_unused(fabric, queue);
 		}
 	}
@@ -127,8 +128,8 @@ void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 bool vb_window_close(struct vb_fabric *fabric, struct vb_window_queue *queue)
 {
 	atomic_store_explicit(&queue->open, 0, memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
-	return !wait_idle(fabric, queue);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with fabric_window_take() */
+	return !fabric_window_wait_idle(fabric, queue);
 }
 
 /* The kernel's copies are where stores are. */
@@ -141,7 +142,8 @@ enum { COPIES_IN_ORDER = false };
 /* --- a peer ----------------------------------------------------------------------------------- */
 
 /* Where the bytes are in the target's memory; false where it has no such mapping. */
-static bool find_memory(struct vb_window *window, uint64_t va, uint32_t len, uint64_t *memory)
+static bool fabric_window_find_memory(struct vb_window *window, uint64_t va, uint32_t len,
+				      uint64_t *memory)
 {
 	uint32_t version = atomic_load_explicit(&window->version, memory_order_acquire);
 	uint32_t count = atomic_load_explicit(&window->count, memory_order_relaxed);
@@ -162,19 +164,19 @@ static bool find_memory(struct vb_window *window, uint64_t va, uint32_t len, uin
 	       atomic_load_explicit(&window->version, memory_order_relaxed) == version;
 }
 
-static bool is_meant(const struct vb_window_queue *queue, const struct vb_delivery *d)
+static bool fabric_window_is_meant(const struct vb_window_queue *queue, const struct vb_delivery *d)
 {
 	return queue->self == d->to && queue->peer == d->from && (queue->takes & d->op);
 }
 
 /* Keep the owner from taking it back; false where it is not lent to us. */
-static bool take(const struct vb_segment *self, struct vb_window_queue *queue,
-		 const struct vb_delivery *d)
+static bool fabric_window_take(const struct vb_segment *self, struct vb_window_queue *queue,
+			       const struct vb_delivery *d)
 {
 	uint32_t open = atomic_load_explicit(&queue->open, memory_order_acquire);
 	uint64_t none = 0;
 
-	if (!open || !is_meant(queue, d))
+	if (!open || !fabric_window_is_meant(queue, d))
 		return false;
 	/* seq_cst: busy before open is read again. Pairs with vb_window_close() and vb_window_wait(). */
 	if (!atomic_compare_exchange_strong_explicit(&queue->busy, &none,
@@ -182,7 +184,7 @@ static bool take(const struct vb_segment *self, struct vb_window_queue *queue,
 						     memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	if (atomic_load_explicit(&queue->open, memory_order_seq_cst) == open &&
-	    is_meant(queue, d) && queue->key == d->key &&
+	    fabric_window_is_meant(queue, d) && queue->key == d->key &&
 	    atomic_load_explicit(&queue->psn, memory_order_relaxed) == d->psn)
 		return true;
 	atomic_store_explicit(&queue->busy, 0, memory_order_release);
@@ -212,7 +214,7 @@ static struct cq read_cq(struct vb_window_queue *queue)
 }
 
 /* Few bytes of the peer: as vb_reach_at(). What is not in one piece is left to the peer itself. */
-static char *reach(struct vb_peer *peer, uint64_t addr, uint64_t len)
+static char *fabric_window_reach(struct vb_peer *peer, uint64_t addr, uint64_t len)
 {
 	uint64_t piece;
 	char *there = vb_reach_at(peer, addr, len, &piece);
@@ -235,7 +237,7 @@ static bool look_up(struct vb_peer *peer, const struct cq *cq, uint64_t *taken)
 {
 	struct iovec near = { taken, sizeof(*taken) };
 	struct iovec far = { (void *)(uintptr_t)cq->taken, sizeof(*taken) };
-	char *there = reach(peer, cq->taken, sizeof(*taken));
+	char *there = fabric_window_reach(peer, cq->taken, sizeof(*taken));
 
 	if (is_reached(there) ? vb_fault_copy(taken, there, sizeof(*taken)) != 0
 			      : !may_call(peer) || process_vm_readv(peer->thread, &near, 1, &far, 1,
@@ -248,7 +250,8 @@ static bool look_up(struct vb_peer *peer, const struct cq *cq, uint64_t *taken)
 }
 
 /* A place in the CQ. How far the program is, is looked up when it is full as far as we know. */
-static bool has_room(struct vb_peer *peer, struct vb_window_queue *queue, const struct cq *cq)
+static bool fabric_window_has_room(struct vb_peer *peer, struct vb_window_queue *queue,
+				   const struct cq *cq)
 {
 	uint64_t taken;
 
@@ -326,34 +329,35 @@ static bool call_all(struct vb_peer *peer, const struct vb_delivery *d, uint64_t
 }
 
 /* The data alone. */
-static bool move(struct vb_peer *peer, struct vb_delivery *d, uint64_t memory)
+static bool fabric_window_move(struct vb_peer *peer, struct vb_delivery *d, uint64_t memory)
 {
 	char *word;
 
 	if (d->op != VB_WINDOW_ADD)
 		return !d->len || vb_direct_move(peer, d->op == VB_WINDOW_WRITE, d->iov, d->iov_cnt,
 						 memory, d->len) == VB_DIRECT_OK;
-	word = memory % 8 ? NULL : reach(peer, memory, 8);
+	word = memory % 8 ? NULL : fabric_window_reach(peer, memory, 8);
 	return is_reached(word) && !vb_fault_fetch_add((uint64_t *)word, d->add, &d->old);
 }
 
-static enum vb_delivered move_all(struct vb_peer *peer, struct vb_window_queue *queue,
-				  struct vb_delivery *d, uint64_t memory)
+static enum vb_delivered fabric_window_move_all(struct vb_peer *peer, struct vb_window_queue *queue,
+						struct vb_delivery *d, uint64_t memory)
 {
 	struct cq cq = read_cq(queue);
 	char *entry = NULL, *index = NULL;
 	enum way way = way_to(peer, d, memory);
 
 	if (d->completes) {
-		entry = reach(peer, cq.entry, VB_WINDOW_CQE);
-		index = reach(peer, cq.index, sizeof(uint64_t));
-		if (entry == VB_REACH_NOT || index == VB_REACH_NOT || !has_room(peer, queue, &cq))
+		entry = fabric_window_reach(peer, cq.entry, VB_WINDOW_CQE);
+		index = fabric_window_reach(peer, cq.index, sizeof(uint64_t));
+		if (entry == VB_REACH_NOT || index == VB_REACH_NOT ||
+		    !fabric_window_has_room(peer, queue, &cq))
 			return VB_DELIVERED_NOT;
 	}
 	if (way == PACKETS || (way == CALLS && (d->stores_only || !may_call(peer))))
 		return VB_DELIVERED_NOT;
 	if (!d->completes || (entry && index)) {
-		if (!move(peer, d, memory))
+		if (!fabric_window_move(peer, d, memory))
 			return VB_DELIVERED_NOT;
 		/* An addition is done once: a CQE that is not there is lost, as the owner would. */
 		if (d->completes && !store_cqe(d, entry, index, cq.produced) &&
@@ -370,15 +374,15 @@ static enum vb_delivered move_all(struct vb_peer *peer, struct vb_window_queue *
 	return way == CALLS ? VB_DELIVERED_COPIED : VB_DELIVERED_STORED;
 }
 
-static enum vb_delivered deliver(struct vb_peer *peer, struct vb_window *window,
-				 struct vb_window_queue *queue, struct vb_delivery *d)
+static enum vb_delivered fabric_window_deliver(struct vb_peer *peer, struct vb_window *window,
+					       struct vb_window_queue *queue, struct vb_delivery *d)
 {
 	enum vb_delivered done;
 	uint64_t memory = 0;
 
-	if (d->len && !find_memory(window, d->va, d->len, &memory))
+	if (d->len && !fabric_window_find_memory(window, d->va, d->len, &memory))
 		return VB_DELIVERED_NOT;
-	done = move_all(peer, queue, d, memory);
+	done = fabric_window_move_all(peer, queue, d, memory);
 	if (!done)
 		return done;
 	atomic_store_explicit(&queue->psn, (d->psn + d->psns) & 0xffffff, memory_order_relaxed);
@@ -407,12 +411,12 @@ enum vb_delivered vb_window_deliver(struct vb_path *path, struct vb_delivery *d)
 	if (!window)
 		return VB_DELIVERED_NOT;
 	queue = &window->queue[vb_window_place(d->to)];
-	if (!take(peer->self, queue, d))
+	if (!fabric_window_take(peer->self, queue, d))
 		return VB_DELIVERED_NOT;
-	done = deliver(peer, window, queue, d);
+	done = fabric_window_deliver(peer, window, queue, d);
 	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))
 		done = VB_DELIVERED_NOT;
-	/* Pairs with wait_idle(), and with the owner's look at what was left here. */
+	/* Pairs with fabric_window_wait_idle(), and with the owner's look at what was left here. */
 	atomic_store_explicit(&queue->busy, 0, memory_order_release);
 	return done;
 }

@@ -13,12 +13,12 @@
 /* What the protocol calls them. */
 enum { FILE_ENOENT = 2, FILE_EBADF = 9, FILE_EINVAL = 22, FILE_EROFS = 30 };
 
-static void refuse(struct session *s, int number)
+static void gdb_file_refuse(struct session *s, int number)
 {
 	vb_gdb_printf(s, "F-1,%x", (unsigned int)number);
 }
 
-static void open_file(struct session *s, const char *at)
+static void gdb_file_open_file(struct session *s, const char *at)
 {
 	char name[256];
 	size_t len = strcspn(at, ",") / 2;
@@ -27,40 +27,40 @@ static void open_file(struct session *s, const char *at)
 	if (len >= sizeof(name) || !vb_gdb_get_hex(&at, name, len) || !vb_gdb_get_char(&at, ',') ||
 	    !vb_gdb_get_number(&at, &flags) || !vb_gdb_get_char(&at, ',') ||
 	    !vb_gdb_get_number(&at, &mode) || *at) {
-		refuse(s, FILE_EINVAL);
+		gdb_file_refuse(s, FILE_EINVAL);
 		return;
 	}
 	name[len] = '\0';
 	if (strlen(name) != len || strcmp(name, s->target->elf_name)) {
-		refuse(s, FILE_ENOENT);
+		gdb_file_refuse(s, FILE_ENOENT);
 	} else if (flags & 3) {
-		refuse(s, FILE_EROFS);
+		gdb_file_refuse(s, FILE_EROFS);
 	} else {
 		s->file_open = true;
 		vb_gdb_printf(s, "F%x", FILE_NUMBER);
 	}
 }
 
-static bool get_file(struct session *s, const char **at)
+static bool gdb_file_get_file(struct session *s, const char **at)
 {
 	uint64_t number;
 
 	return vb_gdb_get_number(at, &number) && number == FILE_NUMBER && s->file_open;
 }
 
-static void read_file(struct session *s, const char *at)
+static void gdb_file_read_file(struct session *s, const char *at)
 {
 	char head[16];
 	uint64_t count, offset;
 	size_t n, start;
 
-	if (!get_file(s, &at)) {
-		refuse(s, FILE_EBADF);
+	if (!gdb_file_get_file(s, &at)) {
+		gdb_file_refuse(s, FILE_EBADF);
 		return;
 	}
 	if (!vb_gdb_get_char(&at, ',') || !vb_gdb_get_number(&at, &count) ||
 	    !vb_gdb_get_char(&at, ',') || !vb_gdb_get_number(&at, &offset) || *at) {
-		refuse(s, FILE_EINVAL);
+		gdb_file_refuse(s, FILE_EINVAL);
 		return;
 	}
 	if (offset > s->target->elf_len)
@@ -86,8 +86,8 @@ static void stat_file(struct session *s, const char *at)
 {
 	uint8_t bytes[64], *to = bytes;
 
-	if (!get_file(s, &at) || *at) {
-		refuse(s, FILE_EBADF);
+	if (!gdb_file_get_file(s, &at) || *at) {
+		gdb_file_refuse(s, FILE_EBADF);
 		return;
 	}
 	put_be(&to, 0, 4); /* device */
@@ -109,8 +109,8 @@ static void stat_file(struct session *s, const char *at)
 
 static void close_file(struct session *s, const char *at)
 {
-	if (!get_file(s, &at) || *at) {
-		refuse(s, FILE_EBADF);
+	if (!gdb_file_get_file(s, &at) || *at) {
+		gdb_file_refuse(s, FILE_EBADF);
 		return;
 	}
 	s->file_open = false;
@@ -122,15 +122,15 @@ void vb_gdb_file(struct session *s, const char *at)
 	if (!strncmp(at, "setfs:", 6))
 		vb_gdb_put(s, "F0");
 	else if (!strncmp(at, "open:", 5))
-		open_file(s, at + 5);
+		gdb_file_open_file(s, at + 5);
 	else if (!strncmp(at, "pread:", 6))
-		read_file(s, at + 6);
+		gdb_file_read_file(s, at + 6);
 	else if (!strncmp(at, "fstat:", 6))
 		stat_file(s, at + 6);
 	else if (!strncmp(at, "close:", 6))
 		close_file(s, at + 6);
 	else if (!strncmp(at, "readlink:", 9))
-		refuse(s, FILE_ENOENT);
+		gdb_file_refuse(s, FILE_ENOENT);
 	else if (!strncmp(at, "pwrite:", 7) || !strncmp(at, "unlink:", 7))
-		refuse(s, FILE_EROFS);
+		gdb_file_refuse(s, FILE_EROFS);
 }

@@ -57,7 +57,7 @@ bool vb_gdb_read_all(int fd, void *to, size_t len)
 }
 
 /* A line of /proc/net/unix, if it is a program of this user that listens. */
-static bool parse(char *line, struct vb_gdb_host *host)
+static bool gdb_link_parse(char *line, struct vb_gdb_host *host)
 {
 	char prefix[64], *name = strchr(line, '@');
 	unsigned long flags;
@@ -90,7 +90,7 @@ int vb_gdb_hosts(struct vb_gdb_host **hosts)
 			break;
 		}
 		list = more;
-		n += parse(line, &list[n]);
+		n += gdb_link_parse(line, &list[n]);
 	}
 	fclose(f);
 	if (n < 0)

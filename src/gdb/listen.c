@@ -64,7 +64,8 @@ static bool prepared; /* handlers of fork and exit are there */
 
 /* ---- answers ---- */
 
-static bool answer(int fd, int status, const struct vb_gdb_entry *entries, uint32_t count)
+static bool gdb_listen_answer(int fd, int status, const struct vb_gdb_entry *entries,
+			      uint32_t count)
 {
 	struct vb_gdb_answer a = { VB_GDB_MAGIC, VB_GDB_VERSION, status, count };
 
@@ -88,12 +89,12 @@ static void answer_list(int fd)
 		entries[count++].waits = o->awaited && !o->attached;
 	}
 	pthread_mutex_unlock(&lock);
-	answer(fd, entries ? 0 : -ENOMEM, entries, count);
+	gdb_listen_answer(fd, entries ? 0 : -ENOMEM, entries, count);
 	free(entries);
 }
 
 /* Under lock: the offer of a token, or the only one. 0 or -errno. */
-static int find(uint64_t token, struct vb_gdb_offer **offer)
+static int gdb_listen_find(uint64_t token, struct vb_gdb_offer **offer)
 {
 	struct vb_gdb_offer *o = offers;
 
@@ -114,7 +115,7 @@ static void answer_elf(int fd, uint64_t token)
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = find(token, &offer);
+	err = gdb_listen_find(token, &offer);
 	if (!err) {
 		entry = offer->entry;
 		elf = malloc(offer->attr.elf_len);
@@ -124,7 +125,7 @@ static void answer_elf(int fd, uint64_t token)
 			err = -ENOMEM;
 	}
 	pthread_mutex_unlock(&lock);
-	if (answer(fd, err, &entry, err ? 0 : 1) && !err)
+	if (gdb_listen_answer(fd, err, &entry, err ? 0 : 1) && !err)
 		vb_gdb_write_all(fd, elf, entry.elf_len);
 	free(elf);
 }
@@ -153,27 +154,27 @@ static void session(const struct vb_file *file, struct vb_gdb_offer *offer,
 }
 
 /* Who waits for a debugger goes on when the process is held: not one instruction escapes. */
-static void attach(const struct vb_file *file, uint64_t token)
+static void gdb_listen_attach(const struct vb_file *file, uint64_t token)
 {
 	struct vb_dpa_debug *debug = NULL;
 	struct vb_gdb_offer *offer = NULL;
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = find(token, &offer);
+	err = gdb_listen_find(token, &offer);
 	if (!err && offer->busy)
 		err = -EBUSY;
 	if (!err)
 		offer->busy = true;
 	pthread_mutex_unlock(&lock);
 	if (err) {
-		answer(file->fd, err, NULL, 0);
+		gdb_listen_answer(file->fd, err, NULL, 0);
 		return;
 	}
 	err = vb_dpa_debug_attach(offer->attr.process, &debug);
 	if (!err)
 		vb_dpa_debug_hold(debug);
-	if (answer(file->fd, err, &offer->entry, err ? 0 : 1) && !err) {
+	if (gdb_listen_answer(file->fd, err, &offer->entry, err ? 0 : 1) && !err) {
 		pthread_mutex_lock(&lock);
 		offer->attached = true;
 		pthread_cond_broadcast(&changed);
@@ -190,32 +191,32 @@ static void attach(const struct vb_file *file, uint64_t token)
 
 /* ---- threads ---- */
 
-static void serve(const struct vb_file *file)
+static void gdb_listen_serve(const struct vb_file *file)
 {
 	struct vb_gdb_hello hello;
 	int fd = file->fd;
 
 	vb_peer_patience(fd, PATIENCE_S);
 	if (!vb_peer_is_own(fd, NULL)) {
-		answer(fd, -EPERM, NULL, 0);
+		gdb_listen_answer(fd, -EPERM, NULL, 0);
 		return;
 	}
 	if (!vb_gdb_read_all(fd, &hello, sizeof(hello)) || hello.magic != VB_GDB_MAGIC)
 		return;
 	if (hello.version != VB_GDB_VERSION)
-		answer(fd, -EPROTONOSUPPORT, NULL, 0);
+		gdb_listen_answer(fd, -EPROTONOSUPPORT, NULL, 0);
 	else if (hello.request == VB_GDB_LIST)
 		answer_list(fd);
 	else if (hello.request == VB_GDB_ELF)
 		answer_elf(fd, hello.token);
 	else if (hello.request == VB_GDB_ATTACH)
-		attach(file, hello.token);
+		gdb_listen_attach(file, hello.token);
 	else
-		answer(fd, -EINVAL, NULL, 0);
+		gdb_listen_answer(fd, -EINVAL, NULL, 0);
 }
 
 /* Under lock. A child of fork() has the descriptor and its place, or neither. */
-static void leave(unsigned int place)
+static void gdb_listen_leave(unsigned int place)
 {
 	vb_file_close(&connections[place]);
 	taken[place] = false;
@@ -230,15 +231,15 @@ static void *connection_main(void *arg)
 	pthread_mutex_lock(&lock);
 	file = connections[place];
 	pthread_mutex_unlock(&lock);
-	serve(&file);
+	gdb_listen_serve(&file);
 	pthread_mutex_lock(&lock);
-	leave(place);
+	gdb_listen_leave(place);
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
 /* Under lock: a place of its own, or CONNECTIONS; -1: it is closed. */
-static unsigned int find_place(int fd)
+static unsigned int gdb_listen_find_place(int fd)
 {
 	unsigned int place = 0;
 
@@ -254,17 +255,17 @@ static void accepted(int fd)
 	unsigned int place;
 
 	pthread_mutex_lock(&lock);
-	place = find_place(fd);
+	place = gdb_listen_find_place(fd);
 	pthread_mutex_unlock(&lock);
 	if (place == CONNECTIONS) {
-		answer(fd, -EUSERS, NULL, 0);
+		gdb_listen_answer(fd, -EUSERS, NULL, 0);
 		close(fd);
 	} else if (place < CONNECTIONS &&
 		   vb_thread_start(NULL, &vb_thread_detached, connection_main,
 				   (void *)(uintptr_t)place)) {
-		answer(connections[place].fd, -EAGAIN, NULL, 0);
+		gdb_listen_answer(connections[place].fd, -EAGAIN, NULL, 0);
 		pthread_mutex_lock(&lock);
-		leave(place);
+		gdb_listen_leave(place);
 		pthread_mutex_unlock(&lock);
 	}
 }
@@ -323,7 +324,7 @@ static void listen_forked(void)
 	vb_file_close(&listener);
 	for (unsigned int i = 0; i < CONNECTIONS; i++)
 		if (taken[i])
-			leave(i);
+			gdb_listen_leave(i);
 	for (struct vb_gdb_offer *o = offers; o; o = o->next) {
 		vb_file_close(&o->quit);
 		vb_file_close(&o->quit_in);
@@ -351,7 +352,7 @@ static void end_session(struct vb_gdb_offer *offer, int code)
 }
 
 /* A debugger learns how the program ended; one that does not read is not waited for. */
-static void at_exit(int status, void *arg)
+static void gdb_listen_at_exit(int status, void *arg)
 {
 	uint64_t until = vb_machine_ns() + FAREWELL_NS;
 
@@ -367,7 +368,7 @@ static void at_exit(int status, void *arg)
 /* ---- offers ---- */
 
 /* Under lock. */
-static int start_listening(void)
+static int gdb_listen_start_listening(void)
 {
 	struct sockaddr_un to;
 	char name[96];
@@ -399,12 +400,12 @@ static int start_listening(void)
 }
 
 /* Handlers of exit run in the reverse order: this one before those that were there before. */
-static void prepare(void)
+static void gdb_listen_prepare(void)
 {
 	if (prepared)
 		return;
 	prepared = true;
-	on_exit(at_exit, NULL);
+	on_exit(gdb_listen_at_exit, NULL);
 }
 
 /* Under lock: unlike all others, and not 0. */
@@ -417,7 +418,7 @@ static int draw_token(uint64_t *token)
 		if (getrandom(&half, sizeof(half), 0) != sizeof(half))
 			return -EAGAIN;
 		*token = (uint64_t)host_half << 32 | half;
-	} while (!half || !find(*token, &other));
+	} while (!half || !gdb_listen_find(*token, &other));
 	return 0;
 }
 
@@ -472,8 +473,8 @@ int vb_gdb_offer(const struct vb_gdb_offer_attr *attr, struct vb_gdb_offer **off
 	if (!o)
 		return -ENOMEM;
 	pthread_mutex_lock(&lock);
-	prepare();
-	err = start_listening();
+	gdb_listen_prepare();
+	err = gdb_listen_start_listening();
 	if (!err)
 		err = draw_token(&o->entry.token);
 	if (!err) {

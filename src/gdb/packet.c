@@ -32,7 +32,7 @@ static void again(struct session *s)
 		put_raw(s, s->frame, s->frame_len);
 }
 
-static enum packet_event between(struct session *s, uint8_t byte)
+static enum packet_event packet_between(struct session *s, uint8_t byte)
 {
 	switch (byte) {
 	case '$':
@@ -50,7 +50,7 @@ static enum packet_event between(struct session *s, uint8_t byte)
 	}
 }
 
-static enum packet_event finish(struct session *s, uint8_t byte)
+static enum packet_event packet_finish(struct session *s, uint8_t byte)
 {
 	int low = digit((char)byte);
 	bool good = s->sent_sum != UINT8_MAX && low >= 0 &&
@@ -72,12 +72,12 @@ enum packet_event vb_gdb_byte(struct session *s, uint8_t byte)
 
 	switch (s->packet) {
 	case PACKET_NONE:
-		return between(s, byte);
+		return packet_between(s, byte);
 	case PACKET_BODY:
 		if (byte == '#') {
 			s->packet = PACKET_SUM1;
 		} else if (byte == '$') { /* the rest of the one before was lost */
-			return between(s, byte);
+			return packet_between(s, byte);
 		} else if (s->body_len == PACKET_MAX) {
 			s->overlong = true;
 		} else {
@@ -91,12 +91,12 @@ enum packet_event vb_gdb_byte(struct session *s, uint8_t byte)
 		s->packet = PACKET_SUM2;
 		return PACKET_MORE;
 	case PACKET_SUM2:
-		return finish(s, byte);
+		return packet_finish(s, byte);
 	}
 	return PACKET_MORE;
 }
 
-static void lose(struct session *s)
+static void packet_lose(struct session *s)
 {
 	if (s->state != SESSION_OVER)
 		s->end = VB_GDB_LOST;
@@ -110,7 +110,7 @@ size_t vb_gdb_receive(struct session *s, uint8_t *to, size_t max)
 	if (got > 0)
 		return (size_t)got;
 	if (!got || (errno != EAGAIN && errno != EINTR))
-		lose(s);
+		packet_lose(s);
 	return 0;
 }
 
@@ -125,7 +125,7 @@ static void put_raw(struct session *s, const char *bytes, size_t len)
 		ssize_t sent;
 
 		if (!vb_file_is_open(&s->file)) {
-			lose(s);
+			packet_lose(s);
 			return;
 		}
 		sent = send(s->file.fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -133,7 +133,7 @@ static void put_raw(struct session *s, const char *bytes, size_t len)
 			bytes += sent;
 			len -= (size_t)sent;
 		} else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-			lose(s);
+			packet_lose(s);
 		} else if (poll(fds, 2, -1) > 0 && fds[1].revents) {
 			s->end = VB_GDB_ENDED;
 			s->state = SESSION_OVER;

@@ -38,7 +38,7 @@ static int change_break(struct session *s, struct point *p, bool set)
 }
 
 /* Take the accelerator from one set of types at a place to another. */
-static int change(struct session *s, struct point *p, unsigned int from, unsigned int to)
+static int points_change(struct session *s, struct point *p, unsigned int from, unsigned int to)
 {
 	unsigned int had = watch_bits(from), has = watch_bits(to);
 	int err = 0;
@@ -52,7 +52,7 @@ static int change(struct session *s, struct point *p, unsigned int from, unsigne
 	return err;
 }
 
-static struct point *find(const struct session *s, uint64_t addr, uint64_t len, bool watch)
+static struct point *points_find(const struct session *s, uint64_t addr, uint64_t len, bool watch)
 {
 	for (unsigned int i = 0; i < s->npoints; i++) {
 		struct point *p = &s->points[i];
@@ -63,7 +63,7 @@ static struct point *find(const struct session *s, uint64_t addr, uint64_t len, 
 	return NULL;
 }
 
-static struct point *add(struct session *s, uint64_t addr, uint64_t len)
+static struct point *points_add(struct session *s, uint64_t addr, uint64_t len)
 {
 	if (!s->points)
 		s->points = calloc(POINTS_MAX, sizeof(*s->points));
@@ -76,18 +76,18 @@ static struct point *add(struct session *s, uint64_t addr, uint64_t len)
 static int set_point(struct session *s, enum point_type type, uint64_t addr, uint64_t len, bool set)
 {
 	bool watch = type >= POINT_WRITE;
-	struct point *p = find(s, addr, len, watch);
+	struct point *p = points_find(s, addr, len, watch);
 	unsigned int to;
 	int err;
 
 	if (!p && !set)
 		return 0; /* a debugger may clear what it has cleared */
 	if (!p)
-		p = add(s, addr, len);
+		p = points_add(s, addr, len);
 	if (!p)
 		return -ENOSPC;
 	to = set ? p->types | 1U << type : p->types & ~(1U << type);
-	err = change(s, p, p->types, to);
+	err = points_change(s, p, p->types, to);
 	if (!err)
 		p->types = to;
 	if (!p->types)
@@ -148,7 +148,7 @@ const char *vb_gdb_watch_hit(const struct session *s, uint64_t *addr)
 
 const char *vb_gdb_break_hit(const struct session *s, uint64_t addr)
 {
-	const struct point *p = find(s, addr, 0, false);
+	const struct point *p = points_find(s, addr, 0, false);
 
 	if (!p)
 		return NULL;
@@ -159,12 +159,12 @@ const char *vb_gdb_break_hit(const struct session *s, uint64_t addr)
 
 bool vb_gdb_is_loose_break(const struct session *s, const struct vb_dpa_state *state)
 {
-	const struct point *p = find(s, state->pc, 0, false);
+	const struct point *p = points_find(s, state->pc, 0, false);
 
 	return p && p->loose && state->cause == VB_DPA_CAUSE_FETCH;
 }
 
 bool vb_gdb_breaks_at_return(const struct session *s)
 {
-	return find(s, VB_DPA_RETURN_PC, 0, false);
+	return points_find(s, VB_DPA_RETURN_PC, 0, false);
 }

@@ -32,7 +32,7 @@ static int get_state(struct session *s, struct vb_dpa_state *state)
 	return err;
 }
 
-static int set_state(struct session *s, const struct vb_dpa_state *state)
+static int registers_set_state(struct session *s, const struct vb_dpa_state *state)
 {
 	return s->thread == NO_THREAD ? -ESRCH : vb_dpa_debug_set_state(s->debug, s->thread, state);
 }
@@ -60,7 +60,7 @@ void vb_gdb_write_registers(struct session *s, const char *at)
 	if (!err && (!vb_gdb_get_hex(&at, state.x, sizeof(state.x)) ||
 		     !vb_gdb_get_hex(&at, &state.pc, sizeof(state.pc)) || *at))
 		err = -EINVAL;
-	vb_gdb_put_result(s, err ? err : set_state(s, &state));
+	vb_gdb_put_result(s, err ? err : registers_set_state(s, &state));
 }
 
 void vb_gdb_read_register(struct session *s, const char *at)
@@ -113,7 +113,7 @@ void vb_gdb_write_register(struct session *s, const char *at)
 		state.pc = value;
 	else if (!err && number)
 		state.x[number] = value;
-	vb_gdb_put_result(s, err ? err : set_state(s, &state));
+	vb_gdb_put_result(s, err ? err : registers_set_state(s, &state));
 }
 
 /* ---- the target description ---- */
@@ -150,7 +150,7 @@ static void print_csrs(FILE *f)
 	fprintf(f, "</feature>\n");
 }
 
-static void print_trap(FILE *f)
+static void registers_print_trap(FILE *f)
 {
 	static const struct {
 		const char *name;
@@ -192,7 +192,7 @@ int vb_gdb_features_doc(struct session *s, const char *annex)
 		   "<target version=\"1.0\">\n<architecture>riscv:rv64</architecture>\n");
 	print_cpu(f);
 	print_csrs(f);
-	print_trap(f);
+	registers_print_trap(f);
 	fprintf(f, "</target>\n");
 	return fclose(f) ? -ENOMEM : 0;
 }

@@ -66,7 +66,7 @@ static enum vb_dpa_go go_of(const struct vb_dpa_resume *how, unsigned int n, uin
  * are no instructions: the thread that stopped last is stepped to there instead. how has room for one
  * more.
  */
-static void resume(struct session *s, struct vb_dpa_resume *how, unsigned int n)
+static void resume_threads(struct session *s, struct vb_dpa_resume *how, unsigned int n)
 {
 	uint32_t thread = s->stop.thread ? s->stop.thread : s->thread;
 	int err;
@@ -101,7 +101,7 @@ void vb_gdb_vcont(struct session *s, const char *at)
 	}
 	if (*at || !n)
 		goto bad;
-	resume(s, how, n);
+	resume_threads(s, how, n);
 	return;
 bad:
 	vb_gdb_put_error(s, -EINVAL);
@@ -145,12 +145,12 @@ void vb_gdb_go(struct session *s, const char *body)
 	if (err)
 		vb_gdb_put_error(s, err);
 	else
-		resume(s, how, s->resume ? 1 : 2);
+		resume_threads(s, how, s->resume ? 1 : 2);
 }
 
 /* ---- stopping ---- */
 
-static unsigned int signal_of(uint64_t cause)
+static unsigned int resume_signal_of(uint64_t cause)
 {
 	switch (cause) {
 	case VB_DPA_CAUSE_ILLEGAL:
@@ -175,7 +175,8 @@ static unsigned int stop_signal(struct session *s, struct vb_dpa_state *state)
 	case VB_DPA_STOP_ASKED:
 		return s->asked ? SIGNAL_INT : SIGNAL_TRAP;
 	case VB_DPA_STOP_TRAP:
-		return vb_gdb_is_loose_break(s, state) ? SIGNAL_TRAP : signal_of(state->cause);
+		return vb_gdb_is_loose_break(s, state) ? SIGNAL_TRAP
+						       : resume_signal_of(state->cause);
 	default:
 		return SIGNAL_TRAP;
 	}

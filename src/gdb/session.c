@@ -23,7 +23,7 @@ static void over(struct session *s, enum vb_gdb_end end)
 }
 
 /* D, and a kill where the program is not the debugger's. */
-static void detach(struct session *s)
+static void session_detach(struct session *s)
 {
 	vb_gdb_put(s, "OK");
 	vb_gdb_send(s);
@@ -51,7 +51,7 @@ static void v_packet(struct session *s, const char *body)
 		vb_gdb_put(s, "OK");
 }
 
-static void dispatch(struct session *s)
+static void session_dispatch(struct session *s)
 {
 	const char *body = s->body;
 
@@ -118,11 +118,11 @@ static void packet(struct session *s, bool good)
 	enum session_state before = s->state;
 
 	if (good && s->body[0] == 'D') {
-		detach(s);
+		session_detach(s);
 		return;
 	}
 	if (good)
-		dispatch(s);
+		session_dispatch(s);
 	else
 		vb_gdb_put_error(s, -EBADMSG);
 	/* A resume that was accepted is answered by the stop; k never is. */
@@ -132,7 +132,7 @@ static void packet(struct session *s, bool good)
 		kill_process(s);
 }
 
-static void take(struct session *s, const uint8_t *bytes, size_t len)
+static void session_take(struct session *s, const uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i < len && s->state != SESSION_OVER; i++) {
 		enum packet_event event = vb_gdb_byte(s, bytes[i]);
@@ -163,7 +163,7 @@ static void end_by_us(struct session *s)
 }
 
 /* first: nobody waits for a stop reply yet. */
-static void look(struct session *s, bool first)
+static void session_look(struct session *s, bool first)
 {
 	if (!vb_dpa_debug_stopped(s->debug, &s->stop))
 		return;
@@ -179,7 +179,7 @@ static void look(struct session *s, bool first)
 }
 
 /* Input waits in the socket until the process has stopped for the first time. */
-static void serve(struct session *s)
+static void session_serve(struct session *s)
 {
 	bool first = true;
 	uint8_t bytes[4096];
@@ -200,10 +200,10 @@ static void serve(struct session *s)
 		} else if (fds[0].revents) {
 			end_by_us(s);
 		} else if (fds[2].revents) {
-			look(s, first);
+			session_look(s, first);
 			first = false;
 		} else if (fds[1].revents & POLLIN) {
-			take(s, bytes, vb_gdb_receive(s, bytes, sizeof(bytes)));
+			session_take(s, bytes, vb_gdb_receive(s, bytes, sizeof(bytes)));
 		} else if (fds[1].revents) {
 			over(s, VB_GDB_LOST);
 		}
@@ -223,7 +223,7 @@ enum vb_gdb_end vb_gdb_serve(const struct vb_gdb_target *target, struct vb_dpa_d
 	s->file = *file;
 	s->quit = quit;
 	vb_dpa_debug_hold(debug);
-	serve(s);
+	session_serve(s);
 	end = s->end;
 	free(s->points);
 	free(s->doc);

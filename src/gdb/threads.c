@@ -110,8 +110,8 @@ void vb_gdb_thread_packet(struct session *s, const char *body)
 }
 
 /* Name and what else there is to say, for the columns of "info threads". */
-static void describe(struct session *s, uint32_t thread, struct vb_dpa_thread_info *info,
-		     const char **more)
+static void threads_describe(struct session *s, uint32_t thread, struct vb_dpa_thread_info *info,
+			     const char **more)
 {
 	*more = "no device thread exists";
 	if (thread == NO_THREAD) {
@@ -159,7 +159,7 @@ int vb_gdb_thread_doc(struct session *s)
 		struct vb_dpa_thread_info info;
 		const char *more;
 
-		describe(s, numbers[i], &info, &more);
+		threads_describe(s, numbers[i], &info, &more);
 		fprintf(f, "<thread id=\"%x\" core=\"%u\" name=\"", numbers[i], info.eu);
 		print_escaped(f, info.name);
 		fprintf(f, "\">%s</thread>\n", more);
@@ -170,7 +170,7 @@ int vb_gdb_thread_doc(struct session *s)
 }
 
 /* m and as many as fit; l when there are no more. */
-static void list(struct session *s, bool first)
+static void threads_list(struct session *s, bool first)
 {
 	if (first) {
 		free(s->list);
@@ -196,7 +196,7 @@ static void extra_info(struct session *s, const char *at)
 		vb_gdb_put_error(s, -ESRCH);
 		return;
 	}
-	describe(s, thread, &info, &more);
+	threads_describe(s, thread, &info, &more);
 	vb_gdb_put_hex(s, info.name, strlen(info.name));
 	if (*more) {
 		vb_gdb_put_hex(s, " ", 1);
@@ -209,7 +209,7 @@ void vb_gdb_thread_query(struct session *s, const char *body)
 	if (!strcmp(body, "qC"))
 		vb_gdb_printf(s, "QC%x", s->thread);
 	else if (!strcmp(body, "qfThreadInfo") || !strcmp(body, "qsThreadInfo"))
-		list(s, body[1] == 'f');
+		threads_list(s, body[1] == 'f');
 	else if (!strncmp(body, "qThreadExtraInfo,", 17))
 		extra_info(s, body + 17);
 }

@@ -248,7 +248,7 @@ __attribute__((noinline)) void vb_fault_of_program(const siginfo_t *info)
 	__asm__ volatile("" : : "r"(info) : "memory");
 }
 
-static void on_fault(int sig, siginfo_t *info, void *context)
+static void fault_on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct guard *guard = active;
 
@@ -338,7 +338,8 @@ void vb_fault_forget_closing_in(void)
  */
 static int install(int sig, const struct sigaction *own)
 {
-	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct sigaction ours = { .sa_sigaction = fault_on_fault,
+				  .sa_flags = SA_SIGINFO | SA_NODEFER };
 
 	vb_sigset_put_bits(&ours.sa_mask, ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC));
 	/* One that is sent to a thread of ours interrupts nothing there, if the program lets us choose. */
@@ -392,7 +393,7 @@ static int arm_one(int sig)
 		ret = 0;
 	} else if (vb_libc_sigaction(sig, NULL, &now)) {
 		ret = own->armed ? 0 : -errno;
-	} else if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_fault) {
+	} else if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != fault_on_fault) {
 		set_own_action(own, &now);
 		ret = install(sig, &now);
 		own->armed = !ret;
@@ -434,7 +435,7 @@ bool vb_fault_is_armed(void)
 	struct sigaction now;
 
 	return !vb_libc_sigaction(SIGSEGV, NULL, &now) && (now.sa_flags & SA_SIGINFO) &&
-	       now.sa_sigaction == on_fault;
+	       now.sa_sigaction == fault_on_fault;
 }
 
 int vb_fault_arm(void)
@@ -508,7 +509,7 @@ int vb_fault_register(vb_fault_handler *handler)
 #define UNLOCKED
 #endif
 
-static UNLOCKED void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
+static UNLOCKED void fault_do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
 {
 	*old = atomic_fetch_add_explicit((_Atomic uint64_t *)word, add, memory_order_seq_cst);
 }
@@ -550,7 +551,7 @@ static UNLOCKED void do_load(const void *word, uint32_t size, uint64_t *value)
 			     : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
 }
 
-static UNLOCKED void do_store(void *word, uint32_t size, uint64_t value)
+static UNLOCKED void fault_do_store(void *word, uint32_t size, uint64_t value)
 {
 	switch (size) {
 	case 1:
@@ -570,8 +571,8 @@ static UNLOCKED void do_store(void *word, uint32_t size, uint64_t value)
 /* memmove: the two ends of a loopback message may overlap. */
 static void *(*volatile copy)(void *, const void *, size_t) = memmove;
 static void (*volatile load)(const void *, uint32_t, uint64_t *) = do_load;
-static void (*volatile store)(void *, uint32_t, uint64_t) = do_store;
-static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = do_fetch_add;
+static void (*volatile store)(void *, uint32_t, uint64_t) = fault_do_store;
+static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = fault_do_fetch_add;
 static void (*volatile compare_swap)(uint64_t *, uint64_t, uint64_t, uint64_t *) = do_compare_swap;
 static void (*volatile masked)(void *, uint32_t, const struct vb_masked *, uint64_t *) = do_masked;
 

@@ -21,7 +21,8 @@
 /* No header of libc declares it. */
 VB_PUBLIC int capset(cap_user_header_t header, const cap_user_data_t data);
 
-static bool follow(enum vb_rights_when when, const struct vb_rights_call *call, int *ret)
+static bool rights_wrappers_follow(enum vb_rights_when when, const struct vb_rights_call *call,
+				   int *ret)
 {
 	vb_rights_hook *hook = vb_signal_rights_hook();
 
@@ -31,12 +32,12 @@ static bool follow(enum vb_rights_when when, const struct vb_rights_call *call, 
 /* --- users and groups ------------------------------------------------------------------------- */
 
 /* The result of the system call, or of libc's function where that has to do it. */
-#define CHANGE(libc, ...)                                             \
-	({                                                            \
-		const struct vb_rights_call call = { __VA_ARGS__ };   \
-		int ret;                                              \
-                                                                      \
-		follow(VB_RIGHTS_CHANGE, &call, &ret) ? ret : (libc); \
+#define CHANGE(libc, ...)                                                             \
+	({                                                                            \
+		const struct vb_rights_call call = { __VA_ARGS__ };                   \
+		int ret;                                                              \
+                                                                                      \
+		rights_wrappers_follow(VB_RIGHTS_CHANGE, &call, &ret) ? ret : (libc); \
 	})
 
 VB_PUBLIC int setuid(uid_t user)
@@ -94,7 +95,7 @@ VB_PUBLIC int setgroups(size_t count, const gid_t *groups)
 /* libc's calls its own setgroups(). */
 VB_PUBLIC int initgroups(const char *user, gid_t group)
 {
-	follow(VB_RIGHTS_BEFORE, NULL, NULL);
+	rights_wrappers_follow(VB_RIGHTS_BEFORE, NULL, NULL);
 	return REAL(initgroups)(user, group);
 }
 
@@ -107,7 +108,7 @@ VB_PUBLIC int capset(cap_user_header_t header, const cap_user_data_t data)
 	int ret = (int)syscall(SYS_capset, header, data);
 
 	if (!ret)
-		follow(VB_RIGHTS_AFTER, &call, NULL);
+		rights_wrappers_follow(VB_RIGHTS_AFTER, &call, NULL);
 	return ret;
 }
 
@@ -139,6 +140,6 @@ VB_PUBLIC int prctl(int option, ...)
 	vb_signal_note_prctl(option);
 	ret = (int)syscall(SYS_prctl, option, call.arg[1], call.arg[2], call.arg[3], call.arg[4]);
 	if (!ret && changes_rights(option))
-		follow(VB_RIGHTS_AFTER, &call, NULL);
+		rights_wrappers_follow(VB_RIGHTS_AFTER, &call, NULL);
 	return ret;
 }

@@ -143,7 +143,7 @@ VB_PUBLIC int sigrelse(int sig)
 }
 
 /* BSD's masks are the first signals as bits of an int. */
-static int change_bits(int how, int bits)
+static int signal_wrappers_change_bits(int how, int bits)
 {
 	sigset_t set, old;
 
@@ -154,13 +154,13 @@ static int change_bits(int how, int bits)
 VB_PUBLIC int sigblock(int mask)
 {
 	ASIDE(sigblock, mask);
-	return change_bits(SIG_BLOCK, mask);
+	return signal_wrappers_change_bits(SIG_BLOCK, mask);
 }
 
 VB_PUBLIC int sigsetmask(int mask)
 {
 	ASIDE(sigsetmask, mask);
-	return change_bits(SIG_SETMASK, mask);
+	return signal_wrappers_change_bits(SIG_SETMASK, mask);
 }
 
 /* The thread that starts so believes to block nothing, as one that inherits a mask does. */

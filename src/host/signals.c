@@ -78,7 +78,7 @@ bool vb_signal_is_borrowed(void)
 }
 
 /* Takes our two out of the mask. */
-static unsigned int take_bits(uint64_t *mask)
+static unsigned int host_signals_take_bits(uint64_t *mask)
 {
 	unsigned int bits = (*mask & VB_SIGNAL_BIT(SIGSEGV) ? SEGV_BIT : 0) |
 			    (*mask & VB_SIGNAL_BIT(SIGBUS) ? BUS_BIT : 0);
@@ -87,7 +87,7 @@ static unsigned int take_bits(uint64_t *mask)
 	return bits;
 }
 
-static uint64_t put_bits(uint64_t mask, unsigned int bits)
+static uint64_t host_signals_put_bits(uint64_t mask, unsigned int bits)
 {
 	return mask | (bits & SEGV_BIT ? VB_SIGNAL_BIT(SIGSEGV) : 0) |
 	       (bits & BUS_BIT ? VB_SIGNAL_BIT(SIGBUS) : 0);
@@ -119,7 +119,7 @@ static void note_handler(int sig, const struct sigaction *act)
 	atomic_store_explicit(&settled, true, memory_order_release);
 }
 
-static bool is_ours(int sig)
+static bool host_signals_is_ours(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS;
 }
@@ -132,7 +132,7 @@ static int borrowed_action(int sig, const struct sigaction *act, struct sigactio
 {
 	struct sigaction real;
 
-	if (is_ours(sig))
+	if (host_signals_is_ours(sig))
 		return vb_fault_action(sig, NULL, before) || vb_libc_sigaction(sig, act, &real) ? -1
 												: 0;
 	return vb_libc_sigaction(sig, act, before);
@@ -140,8 +140,8 @@ static int borrowed_action(int sig, const struct sigaction *act, struct sigactio
 
 static int set_action(int sig, const struct sigaction *act, struct sigaction *before)
 {
-	return is_ours(sig) ? vb_fault_action(sig, act, before)
-			    : vb_libc_sigaction(sig, act, before);
+	return host_signals_is_ours(sig) ? vb_fault_action(sig, act, before)
+					 : vb_libc_sigaction(sig, act, before);
 }
 
 int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old)
@@ -159,7 +159,7 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 	if (act) {
 		copy = *act;
 		mask = vb_sigset_bits(&act->sa_mask);
-		bits = (unsigned char)take_bits(&mask);
+		bits = (unsigned char)host_signals_take_bits(&mask);
 		vb_sigset_put_bits(&copy.sa_mask, mask);
 		note_handler(sig, act);
 	}
@@ -171,8 +171,9 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 		atomic_store_explicit(&handler_bits[sig], bits, memory_order_relaxed);
 	if (old) {
 		*old = before;
-		vb_sigset_put_bits(&old->sa_mask,
-				   put_bits(vb_sigset_bits(&before.sa_mask), bits_before));
+		vb_sigset_put_bits(
+			&old->sa_mask,
+			host_signals_put_bits(vb_sigset_bits(&before.sa_mask), bits_before));
 	}
 	errno = err;
 	return 0;
@@ -250,7 +251,7 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 
 	if (set) {
 		mask = vb_sigset_bits(set) & ~VB_SIGNALS_OF_LIBC; /* as libc does */
-		bits = take_bits(&mask);
+		bits = host_signals_take_bits(&mask);
 	}
 	if (syscall(SYS_rt_sigprocmask, how, set ? &mask : NULL, &real, KERNEL_SIGSET)) {
 		ret = errno;
@@ -262,8 +263,8 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 			      : how == SIG_UNBLOCK ? before & ~bits
 						   : bits;
 	if (old) {
-		take_bits(&real);
-		vb_sigset_put_bits(old, put_bits(real, before));
+		host_signals_take_bits(&real);
+		vb_sigset_put_bits(old, host_signals_put_bits(real, before));
 	}
 	if (set && pending_bits)
 		send_pending(thread_bits);
@@ -274,7 +275,7 @@ void vb_signal_strip(sigset_t *set)
 {
 	uint64_t mask = vb_sigset_bits(set);
 
-	take_bits(&mask);
+	host_signals_take_bits(&mask);
 	vb_sigset_put_bits(set, mask);
 }
 
@@ -287,7 +288,7 @@ int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set)
 	if (!set)
 		return 0;
 	mask = vb_sigset_bits(set);
-	thread_bits = take_bits(&mask);
+	thread_bits = host_signals_take_bits(&mask);
 	vb_sigset_put_bits(&wait->real, mask);
 	if (!(pending_bits & ~thread_bits))
 		return 0;
@@ -306,7 +307,7 @@ static bool is_held(int sig)
 	return thread_bits & (sig == SIGSEGV ? SEGV_BIT : BUS_BIT);
 }
 
-static void hold(int sig)
+static void host_signals_hold(int sig)
 {
 	pending_bits |= sig == SIGSEGV ? SEGV_BIT : BUS_BIT;
 }
@@ -347,7 +348,7 @@ vb_rights_hook *vb_signal_rights_hook(void)
 
 const struct vb_signal_keeper vb_signal_keeper = {
 	.is_held = is_held,
-	.hold = hold,
+	.hold = host_signals_hold,
 	.handlers = &handlers,
 	.settle = &settle,
 	.closing_in = &closing_in,

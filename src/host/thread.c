@@ -92,7 +92,7 @@ static void list_unlock(const sigset_t *before)
 }
 
 /* The lock is held. */
-static void list_add(struct thread *thread)
+static void host_thread_list_add(struct thread *thread)
 {
 	pid_t process = getpid();
 
@@ -105,7 +105,7 @@ static void list_add(struct thread *thread)
 }
 
 /* The lock is held. */
-static void list_remove(const struct thread *thread)
+static void host_thread_list_remove(const struct thread *thread)
 {
 	struct thread *at = list.first;
 
@@ -252,7 +252,7 @@ static void *thread_main(void *arg)
 	if (!count || atomic_fetch_sub_explicit(count, 1, memory_order_relaxed) != 1)
 		result = thread->run(thread->arg);
 	list_lock(&before);
-	list_remove(thread);
+	host_thread_list_remove(thread);
 	self = NULL;
 	list_unlock(&before);
 	free(thread);
@@ -285,10 +285,10 @@ static int thread_create(pthread_t *started, const pthread_attr_t *how, struct t
 
 	list_lock(&listed);
 	block_signals(attr, &before);
-	list_add(thread);
+	host_thread_list_add(thread);
 	err = pthread_create(started, how, thread_main, thread);
 	if (err)
-		list_remove(thread);
+		host_thread_list_remove(thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	list_unlock(&listed);
 	return err;

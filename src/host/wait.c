@@ -34,14 +34,14 @@ void vb_wait_wake(struct vb_wait *wait)
 /* --- descriptors ------------------------------------------------------------------------------ */
 
 /* A descriptor is reported once, and then not before it is armed again. */
-static int arm(struct vb_wait *wait, int op, int fd)
+static int wait_arm(struct vb_wait *wait, int op, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.fd = fd };
 
 	return epoll_ctl(wait->epoll, op, fd, &event) ? -errno : 0;
 }
 
-static void *watch(void *arg)
+static void *wait_watch(void *arg)
 {
 	struct vb_wait *wait = arg;
 	struct epoll_event event;
@@ -60,16 +60,17 @@ static void *watch(void *arg)
 }
 
 /* With the lock: the first descriptor brings the thread. */
-static int start(struct vb_wait *wait)
+static int wait_start(struct vb_wait *wait)
 {
 	int ret;
 
 	wait->epoll = epoll_create1(EPOLL_CLOEXEC);
 	wait->stop = eventfd(0, EFD_CLOEXEC);
-	ret = wait->epoll < 0 || wait->stop < 0 ? -errno : arm(wait, EPOLL_CTL_ADD, wait->stop);
+	ret = wait->epoll < 0 || wait->stop < 0 ? -errno
+						: wait_arm(wait, EPOLL_CTL_ADD, wait->stop);
 	if (ret)
 		goto close;
-	ret = vb_thread_start(&wait->watcher, NULL, watch, wait);
+	ret = vb_thread_start(&wait->watcher, NULL, wait_watch, wait);
 	if (!ret)
 		return 0;
 close:
@@ -114,9 +115,9 @@ int vb_wait_add(struct vb_wait *wait, int fd)
 	}
 	wait->ready = ready;
 	if (wait->epoll < 0)
-		ret = start(wait);
+		ret = wait_start(wait);
 	if (!ret)
-		ret = arm(wait, EPOLL_CTL_ADD, fd);
+		ret = wait_arm(wait, EPOLL_CTL_ADD, fd);
 	wait->num_fds += !ret;
 unlock:
 	pthread_mutex_unlock(&wait->lock);
@@ -142,7 +143,7 @@ int vb_wait_take(struct vb_wait *wait)
 	pthread_mutex_lock(&wait->lock);
 	while (wait->num_ready && fd < 0) {
 		fd = wait->ready[--wait->num_ready];
-		if (arm(wait, EPOLL_CTL_MOD, fd))
+		if (wait_arm(wait, EPOLL_CTL_MOD, fd))
 			fd = -1; /* it was removed after the watcher had found it */
 	}
 	pthread_mutex_unlock(&wait->lock);

@@ -29,7 +29,8 @@
 
 enum { WORDS = VB_CONFIG_MAX_EUS / 64 };
 
-__attribute__((format(printf, 3, 4))) static int refuse(char *why, int err, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int eus_refuse(char *why, int err, const char *fmt,
+							    ...)
 {
 	va_list args;
 
@@ -94,7 +95,7 @@ unsigned int vb_eu_set_list(const struct vb_eu_set *set, unsigned int *list)
 }
 
 /* Decimal digits only, at most six of them: no sign, no space, no overflow. */
-static const char *parse_number(const char *text, unsigned int *value)
+static const char *eus_parse_number(const char *text, unsigned int *value)
 {
 	unsigned int digits = 0;
 
@@ -103,18 +104,18 @@ static const char *parse_number(const char *text, unsigned int *value)
 	return digits && !isdigit((unsigned char)*text) ? text : NULL;
 }
 
-static int add_range(struct vb_eu_set *set, unsigned int first, unsigned int last,
-		     unsigned int count, char *why)
+static int eus_add_range(struct vb_eu_set *set, unsigned int first, unsigned int last,
+			 unsigned int count, char *why)
 {
 	if (first > last)
-		return refuse(why, -EINVAL, "%u-%u: a range begins with the smaller number", first,
-			      last);
+		return eus_refuse(why, -EINVAL, "%u-%u: a range begins with the smaller number",
+				  first, last);
 	if (last >= count)
-		return refuse(why, -EINVAL, "EU %u does not exist; EUs are numbered 0 to %u", last,
-			      count - 1);
+		return eus_refuse(why, -EINVAL, "EU %u does not exist; EUs are numbered 0 to %u",
+				  last, count - 1);
 	for (unsigned int eu = first; eu <= last; eu++) {
 		if (vb_eu_set_has(set, eu))
-			return refuse(why, -EINVAL, "EU %u is named twice", eu);
+			return eus_refuse(why, -EINVAL, "EU %u is named twice", eu);
 		vb_eu_set_add(set, eu);
 	}
 	return 0;
@@ -128,14 +129,14 @@ int vb_eu_set_parse(const char *text, unsigned int count, struct vb_eu_set *set,
 
 	memset(set, 0, sizeof(*set));
 	do {
-		p = parse_number(p, &first);
+		p = eus_parse_number(p, &first);
 		last = first;
 		if (p && *p == '-')
-			p = parse_number(p + 1, &last);
+			p = eus_parse_number(p + 1, &last);
 		if (!p || (*p && *p != ','))
-			return refuse(why, -EINVAL, "'%.64s' is not a list of EUs such as 0-7,12",
-				      text);
-		err = add_range(set, first, last, count, why);
+			return eus_refuse(why, -EINVAL,
+					  "'%.64s' is not a list of EUs such as 0-7,12", text);
+		err = eus_add_range(set, first, last, count, why);
 		if (err)
 			return err;
 	} while (*p++);
@@ -227,7 +228,7 @@ static struct vb_eu_card *card_get(struct vb_eus *eus, const char *name, char *w
 		return card;
 	card = eus->num_cards < VB_EU_CARDS ? calloc(1, sizeof(*card)) : NULL;
 	if (!card) {
-		refuse(why, 0, "no room for groups of a further adapter");
+		eus_refuse(why, 0, "no room for groups of a further adapter");
 		return NULL;
 	}
 	snprintf(card->name, sizeof(card->name), "%s", name);
@@ -321,16 +322,17 @@ static int check_name(const char *name, char *why)
 	size_t len = strlen(name);
 
 	if (!len || len > VB_EU_NAME_MAX)
-		return refuse(why, -EINVAL,
-			      "the name of a group has 1 to %d characters, this one %zu",
-			      VB_EU_NAME_MAX, len);
+		return eus_refuse(why, -EINVAL,
+				  "the name of a group has 1 to %d characters, this one %zu",
+				  VB_EU_NAME_MAX, len);
 	for (size_t i = 0; i < len; i++)
 		if (!isprint((unsigned char)name[i]))
-			return refuse(why, -EINVAL,
-				      "the name of a group consists of printable ASCII characters");
+			return eus_refuse(
+				why, -EINVAL,
+				"the name of a group consists of printable ASCII characters");
 	if (name[0] == ' ' || name[len - 1] == ' ')
-		return refuse(why, -EINVAL,
-			      "the name of a group neither begins nor ends with a space");
+		return eus_refuse(why, -EINVAL,
+				  "the name of a group neither begins nor ends with a space");
 	return 0;
 }
 
@@ -345,26 +347,27 @@ unsigned int vb_eus_group_find(const struct vb_eus *eus, const char *card_name, 
 }
 
 /* Against what the adapter has: numbers, other groups, partitions. */
-static int check_group(const struct vb_eu_card *card, const struct vb_eu_view *view,
-		       const struct vb_eu_set *set, char *why)
+static int eus_check_group(const struct vb_eu_card *card, const struct vb_eu_view *view,
+			   const struct vb_eu_set *set, char *why)
 {
 	int eu = vb_eu_set_last(set);
 
 	if (eu < 0)
-		return refuse(why, -EINVAL, "no EU is named");
+		return eus_refuse(why, -EINVAL, "no EU is named");
 	if (eu >= (int)view->count)
-		return refuse(why, -EINVAL, "EU %d does not exist; EUs are numbered 0 to %u", eu,
-			      view->count - 1);
+		return eus_refuse(why, -EINVAL, "EU %d does not exist; EUs are numbered 0 to %u",
+				  eu, view->count - 1);
 	for (unsigned int i = 0; card && i < VB_EU_GROUPS; i++) {
 		eu = card->group[i].name[0] ? set_common(set, &card->group[i].eus) : -1;
 		if (eu >= 0)
-			return refuse(why, -EEXIST, "EU %d is in EU group %u (%s)", eu, i + 1,
-				      card->group[i].name);
+			return eus_refuse(why, -EEXIST, "EU %d is in EU group %u (%s)", eu, i + 1,
+					  card->group[i].name);
 	}
 	for (unsigned int i = 0; card && i < VB_EU_PARTITIONS; i++) {
 		eu = card->partition[i].max_groups ? set_common(set, &card->partition[i].eus) : -1;
 		if (eu >= 0)
-			return refuse(why, -EEXIST, "EU %d belongs to EU partition %u", eu, i + 1);
+			return eus_refuse(why, -EEXIST, "EU %d belongs to EU partition %u", eu,
+					  i + 1);
 	}
 	return 0;
 }
@@ -380,15 +383,15 @@ static int group_create(struct vb_eus *eus, const char *card_name, unsigned int 
 	vb_eus_view(eus, card_name, count, &view);
 	err = check_name(name, why);
 	if (!err)
-		err = check_group(card, &view, set, why);
+		err = eus_check_group(card, &view, set, why);
 	if (err)
 		return err;
 	if (vb_eus_group_find(eus, card_name, name))
-		return refuse(why, -EEXIST, "there is an EU group %u of the name %s",
-			      vb_eus_group_find(eus, card_name, name), name);
+		return eus_refuse(why, -EEXIST, "there is an EU group %u of the name %s",
+				  vb_eus_group_find(eus, card_name, name), name);
 	if (view.num_groups >= view.max_groups)
-		return refuse(why, -ENOSPC, "%s has %u EU groups; there cannot be more", card_name,
-			      view.num_groups);
+		return eus_refuse(why, -ENOSPC, "%s has %u EU groups; there cannot be more",
+				  card_name, view.num_groups);
 	card = card_get(eus, card_name, why);
 	if (!card)
 		return -ENOSPC;
@@ -396,7 +399,7 @@ static int group_create(struct vb_eus *eus, const char *card_name, unsigned int 
 		if (!card->group[i].name[0])
 			id = i + 1;
 	if (id > VB_EU_GROUPS || card->group[id - 1].name[0])
-		return refuse(why, -EEXIST, "EU group %u cannot be", id);
+		return eus_refuse(why, -EEXIST, "EU group %u cannot be", id);
 	snprintf(card->group[id - 1].name, sizeof(card->group[0].name), "%s", name);
 	card->group[id - 1].eus = *set;
 	return (int)id;
@@ -413,7 +416,7 @@ int vb_eus_group_destroy(struct vb_eus *eus, const char *card_name, unsigned int
 	struct vb_eu_card *card = vb_eus_card(eus, card_name);
 
 	if (!card || !id || id > VB_EU_GROUPS || !card->group[id - 1].name[0])
-		return refuse(why, -ENOENT, "there is no EU group %u on %s", id, card_name);
+		return eus_refuse(why, -ENOENT, "there is no EU group %u on %s", id, card_name);
 	memset(&card->group[id - 1], 0, sizeof(card->group[0]));
 	card_put(eus, card);
 	return 0;
@@ -425,28 +428,29 @@ static int check_vhcas(const struct vb_eus *eus, const char *card_name,
 		       const struct vb_eu_partition *what, char *why)
 {
 	if (!what->num_vhcas || what->num_vhcas > VB_EU_VHCAS)
-		return refuse(why, -EINVAL, "a partition has 1 to %d VHCAs, this one %u",
-			      VB_EU_VHCAS, what->num_vhcas);
+		return eus_refuse(why, -EINVAL, "a partition has 1 to %d VHCAs, this one %u",
+				  VB_EU_VHCAS, what->num_vhcas);
 	for (unsigned int i = 0; i < what->num_vhcas; i++) {
 		const struct vb_eu_card *manager;
 		const char *name = what->vhca[i];
 		unsigned int id;
 
 		if (!is_card_name(name))
-			return refuse(why, -EINVAL, "'%.32s' is not the name of an adapter", name);
+			return eus_refuse(why, -EINVAL, "'%.32s' is not the name of an adapter",
+					  name);
 		if (!strcmp(name, card_name))
-			return refuse(why, -EINVAL,
-				      "%s manages the partitions and stays in its default one",
-				      name);
+			return eus_refuse(why, -EINVAL,
+					  "%s manages the partitions and stays in its default one",
+					  name);
 		if (partition_of(eus, name, &manager, &id))
-			return refuse(why, -EEXIST, "%s is in EU partition %u of %s", name, id,
-				      manager->name);
+			return eus_refuse(why, -EEXIST, "%s is in EU partition %u of %s", name, id,
+					  manager->name);
 		if (vb_eus_card(eus, name))
-			return refuse(why, -EBUSY, "%s has EU groups or partitions of its own",
-				      name);
+			return eus_refuse(why, -EBUSY, "%s has EU groups or partitions of its own",
+					  name);
 		for (unsigned int j = 0; j < i; j++)
 			if (!strcmp(what->vhca[j], name))
-				return refuse(why, -EINVAL, "%s is named twice", name);
+				return eus_refuse(why, -EINVAL, "%s is named twice", name);
 	}
 	return 0;
 }
@@ -460,22 +464,23 @@ static int check_partition(const struct vb_eus *eus, const char *card_name, unsi
 	int err;
 
 	if (partition_of(eus, card_name, &manager, &id))
-		return refuse(why, -EPERM,
-			      "%s is in EU partition %u of %s and cannot have partitions itself",
-			      card_name, id, manager->name);
+		return eus_refuse(
+			why, -EPERM,
+			"%s is in EU partition %u of %s and cannot have partitions itself",
+			card_name, id, manager->name);
 	if (!what->max_groups || what->max_groups > VB_EU_GROUPS)
-		return refuse(why, -EINVAL, "a partition has 1 to %d EU groups at most, not %u",
-			      VB_EU_GROUPS, what->max_groups);
+		return eus_refuse(why, -EINVAL, "a partition has 1 to %d EU groups at most, not %u",
+				  VB_EU_GROUPS, what->max_groups);
 	err = check_vhcas(eus, card_name, what, why);
 	if (err)
 		return err;
 	vb_eus_view(eus, card_name, count, &view);
-	err = check_group(card, &view, &what->eus, why);
+	err = eus_check_group(card, &view, &what->eus, why);
 	if (err)
 		return err;
 	if (taken + what->max_groups > VB_EU_GROUPS)
-		return refuse(why, -ENOSPC, "%u of the %d EU groups of %s are free, not %u",
-			      VB_EU_GROUPS - taken, VB_EU_GROUPS, card_name, what->max_groups);
+		return eus_refuse(why, -ENOSPC, "%u of the %d EU groups of %s are free, not %u",
+				  VB_EU_GROUPS - taken, VB_EU_GROUPS, card_name, what->max_groups);
 	return 0;
 }
 
@@ -495,7 +500,7 @@ static int partition_create(struct vb_eus *eus, const char *card_name, unsigned 
 		if (!card->partition[i].max_groups)
 			id = i + 1;
 	if (id > VB_EU_PARTITIONS || card->partition[id - 1].max_groups)
-		return refuse(why, -EEXIST, "EU partition %u cannot be", id);
+		return eus_refuse(why, -EEXIST, "EU partition %u cannot be", id);
 	card->partition[id - 1] = *what;
 	return (int)id;
 }
@@ -512,12 +517,12 @@ int vb_eus_partition_destroy(struct vb_eus *eus, const char *card_name, unsigned
 	struct vb_eu_partition *p;
 
 	if (!card || !id || id > VB_EU_PARTITIONS || !card->partition[id - 1].max_groups)
-		return refuse(why, -ENOENT, "there is no EU partition %u on %s", id, card_name);
+		return eus_refuse(why, -ENOENT, "there is no EU partition %u on %s", id, card_name);
 	p = &card->partition[id - 1];
 	for (unsigned int i = 0; i < p->num_vhcas; i++)
 		if (vb_eus_card(eus, p->vhca[i]))
-			return refuse(why, -EBUSY, "%s has EU groups in EU partition %u",
-				      p->vhca[i], id);
+			return eus_refuse(why, -EBUSY, "%s has EU groups in EU partition %u",
+					  p->vhca[i], id);
 	memset(p, 0, sizeof(*p));
 	card_put(eus, card);
 	return 0;
@@ -560,7 +565,7 @@ static int print_card(FILE *f, const struct vb_eu_card *card)
 }
 
 /* FNV-1a: finds what a crash or an editor did to the file. It is not against an enemy. */
-static uint64_t hash(const char *text, size_t len)
+static uint64_t eus_hash(const char *text, size_t len)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
 
@@ -581,7 +586,7 @@ char *vb_eus_text(const struct vb_eus *eus, size_t *len)
 	for (unsigned int i = 0; i < eus->num_cards && !err; i++)
 		err = print_card(f, eus->card[i]);
 	if (!err && !fflush(f))
-		fprintf(f, LAST_LINE " %016" PRIx64 "\n", hash(text, *len));
+		fprintf(f, LAST_LINE " %016" PRIx64 "\n", eus_hash(text, *len));
 	if (!fclose(f) && !err)
 		return text;
 	free(text);
@@ -604,12 +609,12 @@ static char *next_word(char **line)
 static bool read_id(char **line, unsigned int *id)
 {
 	char *word = next_word(line);
-	const char *end = word ? parse_number(word, id) : NULL;
+	const char *end = word ? eus_parse_number(word, id) : NULL;
 
 	return end && !*end && *id;
 }
 
-static int read_group(struct vb_eus *eus, const char *card, char *line, char *why)
+static int eus_read_group(struct vb_eus *eus, const char *card, char *line, char *why)
 {
 	struct vb_eu_set set;
 	unsigned int id;
@@ -617,7 +622,7 @@ static int read_group(struct vb_eus *eus, const char *card, char *line, char *wh
 	int err;
 
 	if (!read_id(&line, &id) || !(word = next_word(&line)))
-		return refuse(why, -EINVAL, "not a group");
+		return eus_refuse(why, -EINVAL, "not a group");
 	err = vb_eu_set_parse(word, VB_CONFIG_MAX_EUS, &set, why);
 	return err ? err : group_create(eus, card, VB_CONFIG_MAX_EUS, id, line, &set, why);
 }
@@ -630,37 +635,37 @@ static int read_partition(struct vb_eus *eus, const char *card, char *line, char
 	int err;
 
 	if (!read_id(&line, &id) || !read_id(&line, &what.max_groups) || !(word = next_word(&line)))
-		return refuse(why, -EINVAL, "not a partition");
+		return eus_refuse(why, -EINVAL, "not a partition");
 	err = vb_eu_set_parse(word, VB_CONFIG_MAX_EUS, &what.eus, why);
 	if (err)
 		return err;
 	for (word = strtok_r(line, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		if (what.num_vhcas == VB_EU_VHCAS || strlen(word) >= VB_NAME_MAX)
-			return refuse(why, -EINVAL, "not a partition");
+			return eus_refuse(why, -EINVAL, "not a partition");
 		strcpy(what.vhca[what.num_vhcas++], word);
 	}
 	return partition_create(eus, card, VB_CONFIG_MAX_EUS, id, &what, why);
 }
 
 /* One line of a card; *card is the one that it belongs to. */
-static int read_line(struct vb_eus *eus, struct vb_eu_card **card, char *line, char *why)
+static int eus_read_line(struct vb_eus *eus, struct vb_eu_card **card, char *line, char *why)
 {
 	const char *word = next_word(&line);
 
 	if (word && !strcmp(word, "card")) {
 		if (!is_card_name(line) || vb_eus_card(eus, line))
-			return refuse(why, -EINVAL, "not the name of a card");
+			return eus_refuse(why, -EINVAL, "not the name of a card");
 		*card = card_get(eus, line, why);
 		return *card ? 0 : -ENOSPC;
 	}
 	if (word && *card && !strcmp(word, "group"))
-		return read_group(eus, (*card)->name, line, why);
+		return eus_read_group(eus, (*card)->name, line, why);
 	if (word && *card && !strcmp(word, "partition"))
 		return read_partition(eus, (*card)->name, line, why);
-	return refuse(why, -EINVAL, "neither a card, a group nor a partition");
+	return eus_refuse(why, -EINVAL, "neither a card, a group nor a partition");
 }
 
-static int read_lines(struct vb_eus *eus, char *text, char *why)
+static int eus_read_lines(struct vb_eus *eus, char *text, char *why)
 {
 	struct vb_eu_card *card = NULL;
 	char reason[VB_EU_WHY];
@@ -669,18 +674,18 @@ static int read_lines(struct vb_eus *eus, char *text, char *why)
 	for (char *line = text, *end; *line; line = end + 1) {
 		end = strchr(line, '\n');
 		if (!end)
-			return refuse(why, -EUCLEAN, "line %u has no end", number);
+			return eus_refuse(why, -EUCLEAN, "line %u has no end", number);
 		*end = 0;
 		if (number == 1 ? strcmp(line, FIRST_LINE) != 0
 				: strncmp(line, LAST_LINE " ", 4) &&
-					  read_line(eus, &card, line, reason) < 0)
-			return refuse(why, -EUCLEAN, "line %u: %.200s", number,
-				      number == 1 ? "not of this version" : reason);
+					  eus_read_line(eus, &card, line, reason) < 0)
+			return eus_refuse(why, -EUCLEAN, "line %u: %.200s", number,
+					  number == 1 ? "not of this version" : reason);
 		number++;
 	}
 	for (unsigned int i = 0; i < eus->num_cards; i++)
 		if (card_is_empty(eus->card[i]))
-			return refuse(why, -EUCLEAN, "%s has nothing", eus->card[i]->name);
+			return eus_refuse(why, -EUCLEAN, "%s has nothing", eus->card[i]->name);
 	return 0;
 }
 
@@ -692,17 +697,17 @@ int vb_eus_parse(const char *text, size_t len, struct vb_eus **out, char *why)
 	int err = 0;
 
 	if (!eus || !copy)
-		err = refuse(why, len > VB_EU_TEXT_MAX ? -EUCLEAN : -ENOMEM, "%s",
-			     len > VB_EU_TEXT_MAX ? "it is too long" : "no memory");
+		err = eus_refuse(why, len > VB_EU_TEXT_MAX ? -EUCLEAN : -ENOMEM, "%s",
+				 len > VB_EU_TEXT_MAX ? "it is too long" : "no memory");
 	if (!err) {
 		memcpy(copy, text, len);
 		copy[len] = 0;
-		err = read_lines(eus, copy, why);
+		err = eus_read_lines(eus, copy, why);
 	}
 	if (!err)
 		again = vb_eus_text(eus, &again_len);
 	if (!err && (again_len != len || !again || memcmp(text, again, len)))
-		err = refuse(why, -EUCLEAN, "it is cut off, or not as it was written");
+		err = eus_refuse(why, -EUCLEAN, "it is cut off, or not as it was written");
 	free(again);
 	free(copy);
 	if (err)

@@ -79,7 +79,7 @@ static int open_directory(int root, bool make, char name[VB_DIR_NAME_MAX])
 }
 
 /* A child that another thread forked meanwhile has the file, too, and closing would leave it locked. */
-static void unlock(int lock)
+static void eus_file_unlock(int lock)
 {
 	if (lock < 0)
 		return;
@@ -88,7 +88,7 @@ static void unlock(int lock)
 }
 
 /* 0, -EWOULDBLOCK: somebody has the lock, -ESTALE: the directory was removed meanwhile. */
-static int try_open(struct vb_eus_store *store, int root, bool change, bool make)
+static int eus_file_try_open(struct vb_eus_store *store, int root, bool change, bool make)
 {
 	char name[VB_DIR_NAME_MAX];
 	struct stat st;
@@ -108,7 +108,7 @@ static int try_open(struct vb_eus_store *store, int root, bool change, bool make
 		ret = -ESTALE;
 	if (!ret)
 		return 0;
-	unlock(store->lock);
+	eus_file_unlock(store->lock);
 	close(store->dir);
 	store->dir = store->lock = -1;
 	return ret;
@@ -125,7 +125,7 @@ int vb_eus_store_open(struct vb_eus_store *store, bool change, bool make)
 	if (root < 0)
 		return root;
 	for (;;) {
-		ret = try_open(store, root, change, make);
+		ret = eus_file_try_open(store, root, change, make);
 		if ((ret != -EWOULDBLOCK && ret != -ESTALE && ret != -EINTR) || vb_now_ns() > end)
 			break;
 		vb_pause_ns(pause);
@@ -148,7 +148,7 @@ int vb_eus_store_open(struct vb_eus_store *store, bool change, bool make)
 /* ---- the text ---- */
 
 /* All of a file, as a string. */
-static int read_all(int fd, char **text, size_t *len)
+static int eus_file_read_all(int fd, char **text, size_t *len)
 {
 	struct stat st;
 	ssize_t n = 0;
@@ -184,7 +184,7 @@ int vb_eus_store_read(const struct vb_eus_store *store, struct vb_eus **eus)
 		*eus = vb_eus_new();
 		return *eus ? 0 : -ENOMEM;
 	}
-	ret = fd < 0 ? fd : read_all(fd, &text, &len);
+	ret = fd < 0 ? fd : eus_file_read_all(fd, &text, &len);
 	if (fd >= 0)
 		close(fd);
 	if (!ret)
@@ -332,7 +332,7 @@ int vb_eus_users_announce(int fd, unsigned int before, unsigned int n)
 /* ---- the end ---- */
 
 /* What cannot be looked at, for want of descriptors, may be used; what is no file of ours is not. */
-static bool is_used(int dir, const char *name)
+static bool eus_file_is_used(int dir, const char *name)
 {
 	int fd = vb_dir_open_file(dir, name, false);
 	struct flock found;
@@ -359,7 +359,7 @@ static bool remove_unused(int dir)
 		const char *name = entry->d_name;
 
 		if (!strncmp(name, "use-", 4))
-			empty = !is_used(dir, name) && !unlinkat(dir, name, 0);
+			empty = !eus_file_is_used(dir, name) && !unlinkat(dir, name, 0);
 		else if (!strcmp(name, "new")) /* of a writer that was killed */
 			empty = !unlinkat(dir, name, 0);
 		else
@@ -370,7 +370,7 @@ static bool remove_unused(int dir)
 	return empty;
 }
 
-static void remove_directory(const struct vb_eus_store *store)
+static void eus_file_remove_directory(const struct vb_eus_store *store)
 {
 	int root;
 
@@ -389,8 +389,8 @@ void vb_eus_store_close(struct vb_eus_store *store, bool tidy)
 	VB_NO_CANCEL;
 
 	if (tidy && store->dir >= 0)
-		remove_directory(store);
-	unlock(store->lock);
+		eus_file_remove_directory(store);
+	eus_file_unlock(store->lock);
 	if (store->dir >= 0)
 		close(store->dir);
 	store->dir = store->lock = -1;

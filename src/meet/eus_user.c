@@ -46,7 +46,7 @@ static struct vb_eus_user *users; /* of this process; under users_lock */
 
 /* ---- the store ---- */
 
-static void note(struct vb_eus_user *user, const struct stat *st)
+static void eus_user_note(struct vb_eus_user *user, const struct stat *st)
 {
 	user->dev = st->st_dev;
 	user->ino = st->st_ino;
@@ -61,7 +61,7 @@ static bool is_noted(const struct vb_eus_user *user, const struct stat *st)
 }
 
 /* The store's file now; all zeros where there is none. */
-static void look_at(const struct vb_eus_user *user, struct stat *st)
+static void eus_user_look_at(const struct vb_eus_user *user, struct stat *st)
 {
 	if (!vb_file_is_open(&user->dir) || fstatat(user->dir.fd, "store", st, AT_SYMLINK_NOFOLLOW))
 		memset(st, 0, sizeof(*st));
@@ -76,12 +76,12 @@ static int read_view(struct vb_eus_user *user, struct vb_eus **eus, struct vb_eu
 
 	if (err)
 		return err;
-	look_at(user, &st);
+	eus_user_look_at(user, &st);
 	err = vb_eus_store_read(&store, eus);
 	vb_eus_store_close(&store, false);
 	if (err)
 		return err;
-	note(user, &st);
+	eus_user_note(user, &st);
 	vb_eus_view(*eus, user->card, user->count, view);
 	return 0;
 }
@@ -99,7 +99,7 @@ static int keep_files(struct vb_eus_user *user, struct vb_eus_store *store)
 	return err;
 }
 
-static int begin(struct vb_eus_user *user, struct vb_eu_view *view)
+static int eus_user_begin(struct vb_eus_user *user, struct vb_eu_view *view)
 {
 	struct vb_eus *eus = NULL;
 	struct vb_eus_store store;
@@ -118,8 +118,8 @@ static int begin(struct vb_eus_user *user, struct vb_eu_view *view)
 				 strerror(-err));
 	}
 	if (!err) {
-		look_at(user, &st);
-		note(user, &st);
+		eus_user_look_at(user, &st);
+		eus_user_note(user, &st);
 		err = vb_eus_users_announce(user->use.fd, 0, user->announced = 1);
 	}
 	vb_eus_store_close(&store, false);
@@ -142,7 +142,7 @@ int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user *
 	pthread_mutex_init(&user->lock, NULL);
 	vb_signal_block(&before);
 	pthread_mutex_lock(&users_lock);
-	err = begin(user, view);
+	err = eus_user_begin(user, view);
 	if (!err) {
 		user->next = users;
 		users = user;
@@ -230,7 +230,7 @@ bool vb_eus_user_look(struct vb_eus_user *user, struct vb_eu_view *view)
 
 	vb_signal_block(&before);
 	pthread_mutex_lock(&user->lock);
-	look_at(user, &st);
+	eus_user_look_at(user, &st);
 	if (!is_noted(user, &st))
 		changed = !read_view(user, &eus, view);
 	pthread_mutex_unlock(&user->lock);
@@ -240,8 +240,8 @@ bool vb_eus_user_look(struct vb_eus_user *user, struct vb_eu_view *view)
 }
 
 /* The EUs of a group, as they are on this accelerator. */
-static int find_group(const struct vb_eus_user *user, const struct vb_eus *eus, unsigned int id,
-		      struct vb_eu_set *set, char *why)
+static int eus_user_find_group(const struct vb_eus_user *user, const struct vb_eus *eus,
+			       unsigned int id, struct vb_eu_set *set, char *why)
 {
 	const struct vb_eu_card *card = vb_eus_card(eus, user->card);
 	struct vb_eu_view view;
@@ -260,7 +260,8 @@ static int find_group(const struct vb_eus_user *user, const struct vb_eus *eus, 
 	return 0;
 }
 
-static int take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set, char *why)
+static int eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set,
+			 char *why)
 {
 	struct vb_eus *eus = NULL;
 	struct vb_eus_store store;
@@ -271,7 +272,7 @@ static int take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set
 		return err;
 	err = vb_eus_store_read(&store, &eus);
 	if (!err)
-		err = find_group(user, eus, id, set, why);
+		err = eus_user_find_group(user, eus, id, set, why);
 	if (!err && !user->taken[id] && vb_file_is_open(&user->use))
 		err = vb_eus_users_group(user->use.fd, id, true);
 	vb_eus_store_close(&store, false);
@@ -287,7 +288,7 @@ int vb_eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set
 
 	vb_signal_block(&before);
 	pthread_mutex_lock(&user->lock);
-	err = take(user, id, set, why);
+	err = eus_user_take(user, id, set, why);
 	if (!err)
 		user->taken[id]++;
 	pthread_mutex_unlock(&user->lock);

@@ -111,13 +111,13 @@ struct patience {
 	uint64_t turns; /* and how often it had been */
 };
 
-static struct patience patience(unsigned int ms)
+static struct patience registry_patience(unsigned int ms)
 {
 	return (struct patience){ .end = vb_now_ns() + ms * 1000000ull, .pause_ns = 50000 };
 }
 
 /* Sleep a while before the next try; false where the time is over. */
-static bool wait_more(struct patience *p)
+static bool registry_wait_more(struct patience *p)
 {
 	if (vb_now_ns() >= p->end)
 		return false;
@@ -170,7 +170,7 @@ static bool is_moving(struct patience *p, const char *root, const char *name,
 }
 
 /* With signals blocked: 0, -EWOULDBLOCK, or -EBADF where the program has closed our descriptor. */
-static int try_lock(struct vb_registry *registry)
+static int registry_try_lock(struct vb_registry *registry)
 {
 	int ret = 0;
 
@@ -193,18 +193,18 @@ static int try_lock(struct vb_registry *registry)
  */
 static int lock_registry(struct vb_registry *registry, unsigned int ms, sigset_t *before)
 {
-	struct patience left = patience(ms);
+	struct patience left = registry_patience(ms);
 	int ret;
 
 	for (;;) {
 		vb_signal_block(before);
-		ret = try_lock(registry);
+		ret = registry_try_lock(registry);
 		if (!ret)
 			return 0;
 		vb_signal_unblock(before);
 		if (ret != -EWOULDBLOCK)
 			return ret;
-		if (!wait_more(&left) &&
+		if (!registry_wait_more(&left) &&
 		    (ms < JOIN_MS ||
 		     !is_moving(&left, registry->root, registry->place.name, &registry->place.lock,
 				read_turns(registry->place.lock.fd))))
@@ -222,7 +222,7 @@ static void unlock_registry(struct vb_registry *registry, const sigset_t *before
 /* ---- slots ---- */
 
 /* By the owner, or with the file lock held where the owner is dead. */
-static void free_slot(struct vb_registry *registry, uint32_t index)
+static void registry_free_slot(struct vb_registry *registry, uint32_t index)
 {
 	struct vb_slot *slot = &registry->place.file->slot[index];
 	uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
@@ -260,7 +260,7 @@ static unsigned int reap_locked(struct vb_registry *registry)
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
 		if (pid && !process_is_there(&registry->place, i, pid))
-			free_slot(registry, i);
+			registry_free_slot(registry, i);
 		else if (pid)
 			used++;
 	}
@@ -328,7 +328,7 @@ static int claim_slot(struct vb_registry *registry)
 }
 
 /* The segment file of the slot, empty. */
-static int make_segment(struct vb_registry *registry)
+static int registry_make_segment(struct vb_registry *registry)
 {
 	char name[32];
 	int fd, ret;
@@ -527,9 +527,9 @@ static int take_slot(struct vb_registry *registry)
 	ret = claim_slot(registry);
 	if (ret)
 		return ret;
-	ret = make_segment(registry);
+	ret = registry_make_segment(registry);
 	if (ret) {
-		free_slot(registry, registry->self.slot);
+		registry_free_slot(registry, registry->self.slot);
 		vb_life_end(&registry->life);
 	}
 	return ret;
@@ -573,9 +573,9 @@ static int try_join(struct vb_registry *registry, int root, struct vb_registry_p
 	return ret;
 }
 
-static int join(struct vb_registry *registry, int root)
+static int registry_join(struct vb_registry *registry, int root)
 {
-	struct patience left = patience(JOIN_MS);
+	struct patience left = registry_patience(JOIN_MS);
 	struct vb_registry_place busy = NO_PLACE;
 	uint64_t turns = 0;
 	sigset_t before;
@@ -587,7 +587,7 @@ static int join(struct vb_registry *registry, int root)
 		vb_signal_unblock(&before);
 		if (ret != -EWOULDBLOCK && ret != -ESTALE)
 			return ret;
-		if (!wait_more(&left) &&
+		if (!registry_wait_more(&left) &&
 		    !is_moving(&left, registry->root, busy.name, &busy.lock, turns))
 			return -ETIMEDOUT;
 	}
@@ -614,7 +614,7 @@ int vb_registry_join(struct vb_registry *registry, struct vb_slot_info *self)
 	root = vb_dir_open_root();
 	if (root < 0)
 		return root;
-	ret = join(registry, root);
+	ret = registry_join(registry, root);
 	if (!ret) {
 		atomic_store_explicit(&registry->sniffed_at, &registry->place.file->sniffed,
 				      memory_order_relaxed);
@@ -629,7 +629,7 @@ int vb_registry_join(struct vb_registry *registry, struct vb_slot_info *self)
  * The last to leave removes the directory. Where that does not work the next to join finds it, and
  * no harm is done.
  */
-static void remove_directory(struct vb_registry *registry)
+static void registry_remove_directory(struct vb_registry *registry)
 {
 	sigset_t before;
 	int root;
@@ -661,8 +661,8 @@ void vb_registry_leave(struct vb_registry *registry)
 	 * as it would be if the process were killed, and the next to look reaps it.
 	 */
 	if (!vb_fault_is_closing_in()) {
-		free_slot(registry, registry->self.slot);
-		remove_directory(registry);
+		registry_free_slot(registry, registry->self.slot);
+		registry_remove_directory(registry);
 	}
 	/* Files and mapping stay: at exit, the background thread may still be using them. */
 	registry->self.pid = 0;

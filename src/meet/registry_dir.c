@@ -92,7 +92,7 @@ int vb_dir_name(char name[VB_DIR_NAME_MAX], unsigned int k)
  * By a descriptor that was opened with O_PATH: neither a symbolic link nor missing rights stand in
  * the way.
  */
-static int set_mode(int fd, mode_t mode)
+static int registry_dir_set_mode(int fd, mode_t mode)
 {
 	char path[32];
 
@@ -113,7 +113,7 @@ int vb_dir_open(int root, const char *name)
 	else if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
 		ret = -ENOTDIR;
 	else if ((st.st_mode & 0777) != 0700)
-		ret = set_mode(path, 0700);
+		ret = registry_dir_set_mode(path, 0700);
 	if (!ret && (st.st_mode & 077))
 		vb_warn("%s/%s was open to other users; now it is not", vb_dir_root_path(), name);
 	if (!ret) {
@@ -169,7 +169,7 @@ static int open_own_file(int dir, const char *name)
 	else if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		ret = -EPERM;
 	else if ((st.st_mode & 0777) != 0600)
-		ret = set_mode(path, 0600);
+		ret = registry_dir_set_mode(path, 0600);
 	if (!ret) {
 		char link[32];
 
@@ -273,7 +273,7 @@ static bool empty_directory(int dir, int lock)
 	       !unlinkat(dir, "registry", 0);
 }
 
-static void sweep(int root, const char *name)
+static void registry_dir_sweep(int root, const char *name)
 {
 	int dir = vb_dir_open(root, name), lock;
 
@@ -312,7 +312,7 @@ void vb_dir_sweep(int root)
 		if (!strncmp(name, mine, strlen(mine)) && strncmp(name, own, strlen(own)) &&
 		    sscanf(name, "verbatim-%u-%*u-%*u-" VERSION "%n", &uid, &end) == 1 && end &&
 		    (!name[end] || name[end] == '-'))
-			sweep(root, name);
+			registry_dir_sweep(root, name);
 	}
 close_list:
 	if (list)

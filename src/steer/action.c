@@ -52,8 +52,8 @@ static int check_table(const struct vb_steer_table *from, const struct vb_steer_
 	return 0;
 }
 
-static int check_end(const struct vb_steer_table *table, const struct vb_steer_action *action,
-		     const char **why)
+static int action_check_end(const struct vb_steer_table *table,
+			    const struct vb_steer_action *action, const char **why)
 {
 	int err = 0;
 
@@ -95,7 +95,7 @@ int steer_actions_check(const struct vb_steer_table *table, struct vb_steer_acti
 			*why = too_many[order];
 			return -EINVAL;
 		}
-		err = check_end(table, actions[i], why);
+		err = action_check_end(table, actions[i], why);
 	}
 	return err;
 }

@@ -275,7 +275,7 @@ static uint32_t sums_word(const struct vb_frame *f, const struct vb_layer *l, ui
 }
 
 /* A word of a header whose end the parser has not checked. */
-static uint32_t word_at(const struct vb_frame *f, uint32_t at)
+static uint32_t match_word_at(const struct vb_frame *f, uint32_t at)
 {
 	return at + 4 <= f->len ? read32(f->data + at) : 0;
 }
@@ -283,7 +283,7 @@ static uint32_t word_at(const struct vb_frame *f, uint32_t at)
 /* A word of the tunnel's header, if it is such a tunnel. */
 static uint32_t tunnel_word(const struct vb_frame *f, enum vb_tunnel tunnel, uint32_t index)
 {
-	return f->tunnel == tunnel ? word_at(f, f->tunnel_at + index * 4) : 0;
+	return f->tunnel == tunnel ? match_word_at(f, f->tunnel_at + index * 4) : 0;
 }
 
 static bool is_gre(const struct vb_frame *f)
@@ -295,7 +295,7 @@ static uint32_t gre_key(const struct vb_frame *f)
 {
 	uint16_t flags = is_gre(f) ? read16(f->data + f->tunnel_at) : 0;
 
-	return flags & 0x2000 ? word_at(f, f->tunnel_at + (flags & 0x8000 ? 8 : 4)) : 0;
+	return flags & 0x2000 ? match_word_at(f, f->tunnel_at + (flags & 0x8000 ? 8 : 4)) : 0;
 }
 
 static uint32_t bth_word(const struct vb_frame *f, uint32_t index)
@@ -326,10 +326,10 @@ static uint32_t geneve_option(const struct key_source *from, bool *found)
 
 	*found = false;
 	for (; at + 4 <= end; at += 4 + (option & 0x1f) * 4) {
-		option = word_at(from->f, at);
+		option = match_word_at(from->f, at);
 		if (option >> 8 == from->option) {
 			*found = true;
-			return option & 0x1f ? word_at(from->f, at + 4) : 0;
+			return option & 0x1f ? match_word_at(from->f, at + 4) : 0;
 		}
 	}
 	return 0;
@@ -498,8 +498,9 @@ static uint32_t fact(const struct key_source *from, uint32_t index)
 	case 4:
 		return misc3_word(from, index - 64);
 	case 6:
-		return index >= 100 && f->tunnel_at ? word_at(f, f->tunnel_at + (index - 100) * 4)
-						    : 0;
+		return index >= 100 && f->tunnel_at
+			       ? match_word_at(f, f->tunnel_at + (index - 100) * 4)
+			       : 0;
 	default:
 		return index == FACT_OUTER_SUMS
 			       ? sums_word(f, &f->outer, VB_CSUM_L3, VB_CSUM_L4)

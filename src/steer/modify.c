@@ -57,7 +57,7 @@ static const char numbers[256][sizeof("modify field 0x00")] = {
 	ROW("8"), ROW("9"), ROW("a"), ROW("b"), ROW("c"), ROW("d"), ROW("e"), ROW("f"),
 };
 
-static int find_place(uint32_t id, uint8_t *place, const char **why)
+static int modify_find_place(uint32_t id, uint8_t *place, const char **why)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		if (places[i].id == id) {
@@ -69,7 +69,7 @@ static int find_place(uint32_t id, uint8_t *place, const char **why)
 	return -EOPNOTSUPP;
 }
 
-static int check_range(uint8_t place, uint32_t offset, uint32_t length, const char **why)
+static int modify_check_range(uint8_t place, uint32_t offset, uint32_t length, const char **why)
 {
 	*why = "offset and length exceed the field";
 	return offset + length <= places[place].width ? 0 : -EINVAL;
@@ -89,20 +89,20 @@ int steer_modify_compile(const uint8_t *action, struct modify_op *op, const char
 	op->bits = (uint32_t)(0xffffffffull >> (32 - length));
 	switch (op->type) {
 	case MODIFY_SET:
-		err = find_place(first >> 16 & 0xfff, &op->field, why);
+		err = modify_find_place(first >> 16 & 0xfff, &op->field, why);
 		op->offset = (uint8_t)(first >> 8 & 0x1f);
-		return err ? err : check_range(op->field, op->offset, length, why);
+		return err ? err : modify_check_range(op->field, op->offset, length, why);
 	case MODIFY_ADD:
-		return find_place(first >> 16 & 0xfff, &op->field, why);
+		return modify_find_place(first >> 16 & 0xfff, &op->field, why);
 	case MODIFY_COPY:
-		err = find_place(first >> 16 & 0xfff, &op->source, why);
+		err = modify_find_place(first >> 16 & 0xfff, &op->source, why);
 		if (!err)
-			err = find_place(second >> 16 & 0xfff, &op->field, why);
+			err = modify_find_place(second >> 16 & 0xfff, &op->field, why);
 		op->source_offset = (uint8_t)(first >> 8 & 0x1f);
 		op->offset = (uint8_t)(second >> 8 & 0x1f);
 		if (!err)
-			err = check_range(op->source, op->source_offset, length, why);
-		return err ? err : check_range(op->field, op->offset, length, why);
+			err = modify_check_range(op->source, op->source_offset, length, why);
+		return err ? err : modify_check_range(op->field, op->offset, length, why);
 	default:
 		*why = "the type of a header modification";
 		return -EINVAL;
@@ -160,12 +160,12 @@ static bool locate(const struct vb_frame *f, const struct place *place, struct p
 	}
 }
 
-static uint32_t *find_register(struct vb_steer_meta *meta, uint32_t index)
+static uint32_t *modify_find_register(struct vb_steer_meta *meta, uint32_t index)
 {
 	return !index ? &meta->reg_a : index == 1 ? &meta->reg_b : &meta->reg_c[index - 2];
 }
 
-static uint32_t load(const uint8_t *at, uint32_t size)
+static uint32_t modify_load(const uint8_t *at, uint32_t size)
 {
 	return size == 1 ? read8(at) : size == 2 ? read16(at) : read32(at);
 }
@@ -182,12 +182,12 @@ static bool get(const struct vb_frame *f, struct vb_steer_meta *meta, const stru
 	uint32_t at;
 
 	if (place->where == REGISTER) {
-		*value = *find_register(meta, place->at);
+		*value = *modify_find_register(meta, place->at);
 		return true;
 	}
 	if (!locate(f, place, &found, &at))
 		return false;
-	*value = load(f->data + at, found.size) >> found.shift & width_mask(&found);
+	*value = modify_load(f->data + at, found.size) >> found.shift & width_mask(&found);
 	return true;
 }
 
@@ -256,14 +256,14 @@ static void set(struct vb_frame *f, struct vb_steer_meta *meta, const struct pla
 	uint8_t *byte;
 
 	if (place->where == REGISTER) {
-		*find_register(meta, place->at) = value;
+		*modify_find_register(meta, place->at) = value;
 		return;
 	}
 	if (!locate(f, place, &found, &at))
 		return;
 	byte = f->data + at;
 	mask = width_mask(&found) << found.shift;
-	before = load(byte, found.size);
+	before = modify_load(byte, found.size);
 	after = (before & ~mask) | (value << found.shift & mask);
 	if (found.size == 1)
 		*byte = (uint8_t)after;

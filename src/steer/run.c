@@ -30,9 +30,9 @@ struct way {
 	struct vb_steer_meta own_meta;
 };
 
-static void walk(struct run *run, struct way *way, struct vb_steer_table *table);
-static void follow(struct run *run, struct way *way, const struct vb_steer_rule *rule,
-		   uint32_t level);
+static void steer_run_walk(struct run *run, struct way *way, struct vb_steer_table *table);
+static void steer_run_follow(struct run *run, struct way *way, const struct vb_steer_rule *rule,
+			     uint32_t level);
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
@@ -130,7 +130,7 @@ static bool pop_vlan(struct run *run, struct way *way)
 	return true;
 }
 
-static bool modify(struct run *run, struct way *way, const struct vb_steer_action *action)
+static bool steer_run_modify(struct run *run, struct way *way, const struct vb_steer_action *action)
 {
 	own_meta(way);
 	/* Where only registers change, the frame is read and not written. */
@@ -142,7 +142,7 @@ static bool modify(struct run *run, struct way *way, const struct vb_steer_actio
 	return true;
 }
 
-static void count(const struct way *way, struct vb_steer_counter *counter)
+static void steer_run_count(const struct way *way, struct vb_steer_counter *counter)
 {
 	atomic_fetch_add_explicit(&counter->packets, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&counter->bytes, way->f->len, memory_order_relaxed);
@@ -177,13 +177,13 @@ static void take_branch(struct run *run, struct way *way, const struct vb_steer_
 		arrive(run, way, &dest->dest);
 		break;
 	case VB_STEER_DO_TABLE:
-		walk(run, way, dest->table);
+		steer_run_walk(run, way, dest->table);
 		break;
 	case VB_STEER_DO_MISS:
 		miss(run, way, run->steer->kind == VB_STEER_NIC_RX ? 0 : level);
 		break;
 	case VB_STEER_DO_COUNT:
-		count(way, dest->counter);
+		steer_run_count(way, dest->counter);
 		break;
 	default:
 		run->result |= VB_STEER_DROPPED;
@@ -202,11 +202,12 @@ static void take_array(struct run *run, const struct way *way, const struct vb_s
 /* --- rules ------------------------------------------------------------------------------------ */
 
 /* What comes before the end; false: the frame is dropped. */
-static bool prepare(struct run *run, struct way *way, const struct vb_steer_action *action)
+static bool steer_run_prepare(struct run *run, struct way *way,
+			      const struct vb_steer_action *action)
 {
 	switch (action->what) {
 	case VB_STEER_DO_COUNT:
-		count(way, action->counter);
+		steer_run_count(way, action->counter);
 		return true;
 	case VB_STEER_DO_TAG:
 		own_meta(way);
@@ -215,7 +216,7 @@ static bool prepare(struct run *run, struct way *way, const struct vb_steer_acti
 	case VB_STEER_DO_REFORMAT:
 		return reformat(run, way, action);
 	case VB_STEER_DO_MODIFY:
-		return modify(run, way, action);
+		return steer_run_modify(run, way, action);
 	case VB_STEER_DO_PUSH_VLAN:
 		return push_vlan(run, way, action->vlan);
 	default:
@@ -227,8 +228,8 @@ static bool prepare(struct run *run, struct way *way, const struct vb_steer_acti
  * Actions are in the order of execution. Returns the table where the way goes on, or NULL: it has
  * ended.
  */
-static struct vb_steer_table *apply(struct run *run, struct way *way,
-				    const struct vb_steer_rule *rule, uint32_t level)
+static struct vb_steer_table *steer_run_apply(struct run *run, struct way *way,
+					      const struct vb_steer_rule *rule, uint32_t level)
 {
 	for (uint32_t i = 0; i < rule->count; i++) {
 		const struct vb_steer_action *action = rule->action[i];
@@ -249,7 +250,7 @@ static struct vb_steer_table *apply(struct run *run, struct way *way,
 			run->result |= VB_STEER_DROPPED;
 			return NULL;
 		default:
-			if (!prepare(run, way, action))
+			if (!steer_run_prepare(run, way, action))
 				return NULL;
 		}
 	}
@@ -257,13 +258,13 @@ static struct vb_steer_table *apply(struct run *run, struct way *way,
 	return NULL;
 }
 
-static void follow(struct run *run, struct way *way, const struct vb_steer_rule *rule,
-		   uint32_t level)
+static void steer_run_follow(struct run *run, struct way *way, const struct vb_steer_rule *rule,
+			     uint32_t level)
 {
-	struct vb_steer_table *next = apply(run, way, rule, level);
+	struct vb_steer_table *next = steer_run_apply(run, way, rule, level);
 
 	if (next)
-		walk(run, way, next);
+		steer_run_walk(run, way, next);
 }
 
 /* Level 0: every rule of the value gets the frame as it came. */
@@ -272,7 +273,7 @@ static void follow_all(struct run *run, const struct way *way, const struct vb_s
 	struct way branch;
 
 	while (rule && branch_off(run, way, &branch)) {
-		follow(run, &branch, rule, 0);
+		steer_run_follow(run, &branch, rule, 0);
 		/* Pairs with the release store in append(). */
 		rule = atomic_load_explicit(&rule->next, memory_order_acquire);
 	}
@@ -314,7 +315,7 @@ static struct vb_steer_rule *find_rule(struct run *run, struct way *way, const s
 }
 
 /* From the begin of a table; NULL: the root. Tables of higher levels follow, until the way ends. */
-static void walk(struct run *run, struct way *way, struct vb_steer_table *table)
+static void steer_run_walk(struct run *run, struct way *way, struct vb_steer_table *table)
 {
 	for (;;) {
 		uint32_t level = table ? table->level : 0;
@@ -339,7 +340,7 @@ static void walk(struct run *run, struct way *way, struct vb_steer_table *table)
 			follow_all(run, way, rule);
 			return;
 		}
-		table = apply(run, way, rule, level);
+		table = steer_run_apply(run, way, rule, level);
 		if (!table)
 			return;
 	}
@@ -355,6 +356,6 @@ unsigned int vb_steer_run(struct vb_steer *steer, const struct vb_frame *frame,
 	way.f = frame;
 	way.meta = meta;
 	way.depth = way.hops = 0;
-	walk(&run, &way, NULL);
+	steer_run_walk(&run, &way, NULL);
 	return run.result;
 }

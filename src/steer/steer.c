@@ -26,7 +26,7 @@ static void bury(struct vb_steer *steer, struct dead *dead)
 }
 
 /* Unlock, and free what is dead if it is much or if all is to go. */
-static void unlock(struct vb_steer *steer, bool all)
+static void steer_unlock(struct vb_steer *steer, bool all)
 {
 	struct dead *dead = NULL, *next;
 
@@ -88,7 +88,7 @@ int vb_steer_destroy(struct vb_steer *steer)
 		return -EBUSY;
 	}
 	bury(steer, (struct dead *)atomic_load_explicit(&steer->root, memory_order_relaxed));
-	unlock(steer, true);
+	steer_unlock(steer, true);
 	vb_read_wait(); /* for a reader that found nothing */
 	free(steer);
 	return 0;
@@ -150,7 +150,7 @@ int vb_steer_table_destroy(struct vb_steer_table *table)
 	steer->table_count--;
 	list = (struct dead *)atomic_load_explicit(&table->list, memory_order_relaxed);
 	bury(steer, list);
-	unlock(steer, false);
+	steer_unlock(steer, false);
 	/* An action that led here was destroyed before, which waited for readers. */
 	free(table);
 	return 0;
@@ -304,7 +304,7 @@ int vb_steer_matcher_create(struct vb_steer_table *table, uint16_t priority, uin
 		if (err)
 			free(store);
 	}
-	unlock(steer, false);
+	steer_unlock(steer, false);
 	if (!err) {
 		*out = matcher;
 		return 0;
@@ -339,7 +339,7 @@ int vb_steer_matcher_destroy(struct vb_steer_matcher *matcher)
 		bury(steer, &store->dead);
 	}
 	table->matchers--;
-	unlock(steer, true);
+	steer_unlock(steer, true);
 	free(matcher);
 	return 0;
 }
@@ -362,9 +362,9 @@ static void sort_actions(struct vb_steer_rule *rule, struct vb_steer_action *con
 				rule->action[n++] = actions[i];
 }
 
-static struct vb_steer_rule *make_rule(struct vb_steer_matcher *matcher,
-				       const uint32_t value[STEER_WORDS],
-				       struct vb_steer_action *const *actions, size_t count)
+static struct vb_steer_rule *steer_make_rule(struct vb_steer_matcher *matcher,
+					     const uint32_t value[STEER_WORDS],
+					     struct vb_steer_action *const *actions, size_t count)
 {
 	const struct key_plan *plan = &matcher->store->plan;
 	struct vb_steer_rule *rule =
@@ -382,8 +382,8 @@ static struct vb_steer_rule *make_rule(struct vb_steer_matcher *matcher,
 	return rule;
 }
 
-static int check_value(const struct vb_steer_matcher *matcher, const void *value, size_t len,
-		       uint32_t words[STEER_WORDS], const char **why)
+static int steer_check_value(const struct vb_steer_matcher *matcher, const void *value, size_t len,
+			     uint32_t words[STEER_WORDS], const char **why)
 {
 	const struct store *store = matcher->store;
 	bool outside;
@@ -425,7 +425,7 @@ int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void *value, si
 	struct vb_steer_rule *rule;
 	struct slots *old = NULL;
 	bool large;
-	int err = check_value(matcher, value, len, words, &reason);
+	int err = steer_check_value(matcher, value, len, words, &reason);
 
 	if (!err)
 		err = steer_actions_check(matcher->table, actions, count, &reason);
@@ -436,7 +436,7 @@ int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void *value, si
 		err = -EINVAL;
 		goto refused;
 	}
-	rule = make_rule(matcher, words, actions, count);
+	rule = steer_make_rule(matcher, words, actions, count);
 	if (!rule)
 		return -ENOMEM;
 	rule->copies = flags & VB_STEER_COPY;
@@ -447,7 +447,7 @@ int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void *value, si
 		count_rule(matcher, 1);
 	large = old && old->mask >= 0xffff;
 	bury(steer, (struct dead *)old);
-	unlock(steer, large);
+	steer_unlock(steer, large);
 	if (!err) {
 		*out = rule;
 		return 0;
@@ -472,7 +472,7 @@ void vb_steer_rule_destroy(struct vb_steer_rule *rule)
 	count_rule(matcher, UINT32_MAX);
 	hold_actions(rule, UINT32_MAX);
 	bury(steer, &rule->dead);
-	unlock(steer, false);
+	steer_unlock(steer, false);
 }
 
 bool vb_steer_empty(const struct vb_steer *steer)

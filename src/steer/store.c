@@ -85,7 +85,7 @@ static struct slot *find_slot(struct slots *slots, const uint32_t *key, uint32_t
 
 struct vb_steer_rule *steer_store_find(struct store *store, const uint32_t *key, uint32_t hash)
 {
-	/* Pairs with the release store in make_room(). */
+	/* Pairs with the release store in steer_store_make_room(). */
 	struct slots *slots = atomic_load_explicit(&store->slots, memory_order_acquire);
 	struct vb_steer_rule *rule = NULL;
 
@@ -124,7 +124,7 @@ static void copy_slots(struct slots *to, struct slots *from)
 }
 
 /* For one key more. */
-static int make_room(struct store *store, struct slots **old)
+static int steer_store_make_room(struct store *store, struct slots **old)
 {
 	struct slots *slots = atomic_load_explicit(&store->slots, memory_order_relaxed), *more;
 	uint32_t size = slots ? slots->mask + 1 : 0;
@@ -143,7 +143,7 @@ static int make_room(struct store *store, struct slots **old)
 	return 0;
 }
 
-static void append(struct vb_steer_rule *oldest, struct vb_steer_rule *rule)
+static void steer_store_append(struct vb_steer_rule *oldest, struct vb_steer_rule *rule)
 {
 	struct vb_steer_rule *at = oldest, *next;
 
@@ -165,9 +165,9 @@ int steer_store_add(struct store *store, struct vb_steer_rule *rule, bool unique
 	if (store->rules >= VB_STEER_MAX_RULES)
 		return -ENOSPC;
 	if (there) {
-		append(there, rule);
+		steer_store_append(there, rule);
 	} else {
-		err = make_room(store, old);
+		err = steer_store_make_room(store, old);
 		if (err)
 			return err;
 		put(atomic_load_explicit(&store->slots, memory_order_relaxed), rule, rule->hash);

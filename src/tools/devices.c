@@ -22,7 +22,7 @@ struct arguments {
 	bool verbose;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t devices_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -37,12 +37,12 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static const char *state_name(enum ibv_port_state state)
+static const char *devices_state_name(enum ibv_port_state state)
 {
 	return state == IBV_PORT_ACTIVE ? "ACTIVE" : state == IBV_PORT_DOWN ? "DOWN" : "?";
 }
 
-static unsigned int mtu_bytes(enum ibv_mtu mtu)
+static unsigned int devices_mtu_bytes(enum ibv_mtu mtu)
 {
 	return 128u << mtu;
 }
@@ -72,8 +72,8 @@ static void print_row(const struct vb_adapter *a)
 	if (a->config->num_addresses)
 		gid_address((const union ibv_gid *)&a->config->address[0], address);
 	printf("%-12s %-7s %-7s %-15s %5u  %-12s %5u\n", a->config->name,
-	       vb_format_name(a->config->format), state_name(port.state), address,
-	       mtu_bytes(port.active_mtu), or_dash(a->config->interface), a->num_gids);
+	       vb_format_name(a->config->format), devices_state_name(port.state), address,
+	       devices_mtu_bytes(port.active_mtu), or_dash(a->config->interface), a->num_gids);
 }
 
 static void print_gids(const struct vb_adapter *a)
@@ -91,7 +91,7 @@ static void print_gids(const struct vb_adapter *a)
 }
 
 /* Which vhca_ids they have is what a program has to know. */
-static void print_functions(const struct vb_adapter *a)
+static void devices_print_functions(const struct vb_adapter *a)
 {
 	struct vb_function_info first, last;
 
@@ -117,7 +117,7 @@ static void print_all(const struct vb_adapter *a)
 		       a->config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2", a->config->ports);
 	printf("  part        0x%04x, firmware %s, board %s\n", identity->part_id,
 	       identity->firmware, identity->board);
-	printf("  state       %s\n", state_name(port.state));
+	printf("  state       %s\n", devices_state_name(port.state));
 	if (a->config->down)
 		printf("              the configured %s is missing on this machine\n",
 		       a->config->num_addresses ? "address" : "interface");
@@ -127,10 +127,10 @@ static void print_all(const struct vb_adapter *a)
 	printf("  interface   %s\n", or_dash(a->config->interface));
 	printf("  MAC         %02x:%02x:%02x:%02x:%02x:%02x\n", mac[0], mac[1], mac[2], mac[3],
 	       mac[4], mac[5]);
-	printf("  path MTU    %u active, %u at most\n", mtu_bytes(port.active_mtu),
-	       mtu_bytes(port.max_mtu));
+	printf("  path MTU    %u active, %u at most\n", devices_mtu_bytes(port.active_mtu),
+	       devices_mtu_bytes(port.max_mtu));
 	print_gids(a);
-	print_functions(a);
+	devices_print_functions(a);
 	printf("  limits      %" PRIu32 " QPs, %" PRIu32 " CQs, %" PRIu32 " SRQs, %" PRIu32
 	       " MRs, %" PRIu32 " PDs, %" PRIu32 " AHs\n",
 	       a->max_qp, a->max_cq, a->max_srq, a->max_mr, a->max_pd, a->max_ah);
@@ -148,7 +148,7 @@ int cmd_devices(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = devices_parse_opt,
 		.doc = "List the adapters that programs under `verbatim run` see.",
 	};
 	struct arguments args = { 0 };

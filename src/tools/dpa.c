@@ -16,7 +16,7 @@ struct arguments {
 	char **command;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t tools_dpa_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -35,7 +35,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 int cmd_dpa(int argc, char **argv)
 {
 	static const struct argp argp = {
-		.parser = parse_opt,
+		.parser = tools_dpa_parse_opt,
 		.args_doc = "COMMAND [ARGUMENT...]",
 		.doc = "Use the Data Path Accelerator of the card."
 		       "\vCommands:\n  run        run a bare RISC-V program\n\n"

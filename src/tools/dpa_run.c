@@ -56,7 +56,7 @@ static const struct argp_option option_table[] = {
 	{ 0 },
 };
 
-static error_t parse_number(struct argp_state *state, const char *text, uint64_t *value)
+static error_t dpa_run_parse_number(struct argp_state *state, const char *text, uint64_t *value)
 {
 	char *end;
 
@@ -87,9 +87,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->stats = true;
 		return 0;
 	case OPT_MAX:
-		return parse_number(state, arg, &o->max_insns);
+		return dpa_run_parse_number(state, arg, &o->max_insns);
 	case OPT_LIMIT:
-		parse_number(state, arg, &o->limit);
+		dpa_run_parse_number(state, arg, &o->limit);
 		if (!o->limit || o->limit > LIMIT_MAX_MIB)
 			argp_error(state, "--limit is 1 to %d", LIMIT_MAX_MIB);
 		return 0;
@@ -157,7 +157,7 @@ static enum vb_dpa_action on_ecall(struct vb_dpa_thread *thread, struct vb_dpa_s
 /* ---- start and end ---- */
 
 /* The whole of a regular file; NULL with errno. */
-static void *read_file(const char *path, size_t *len)
+static void *dpa_run_read_file(const char *path, size_t *len)
 {
 	FILE *file = fopen(path, "rb");
 	void *data = NULL;
@@ -213,8 +213,8 @@ static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s,
 	return err;
 }
 
-static void print_end(struct vb_dpa_process *process, const struct vb_dpa_state *s,
-		      const struct options *o)
+static void dpa_run_print_end(struct vb_dpa_process *process, const struct vb_dpa_state *s,
+			      const struct options *o)
 {
 	struct vb_dpa_text_stats stats;
 
@@ -236,7 +236,7 @@ static void print_end(struct vb_dpa_process *process, const struct vb_dpa_state 
 }
 
 /* One line for programs, then the registers with names for people. */
-static void print_trap(struct vb_dpa_process *process, const struct vb_dpa_state *s)
+static void dpa_run_print_trap(struct vb_dpa_process *process, const struct vb_dpa_state *s)
 {
 	uint32_t bits = 0;
 	char dump[4096];
@@ -271,8 +271,8 @@ static int run_thread(struct vb_dpa_process *process, struct vb_dpa_thread *thre
 		return EXIT_REFUSED;
 	}
 	if (why == VB_DPA_WHY_TRAP)
-		print_trap(process, s);
-	print_end(process, s, o);
+		dpa_run_print_trap(process, s);
+	dpa_run_print_end(process, s, o);
 	switch (why) {
 	case VB_DPA_WHY_EXIT:
 		return guest->status;
@@ -332,7 +332,7 @@ int main(int argc, char **argv)
 		argv[0] = name;
 	argp_err_exit_status = EXIT_REFUSED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
-	elf = read_file(o.args[0], &len);
+	elf = dpa_run_read_file(o.args[0], &len);
 	if (!elf) {
 		fprintf(stderr, "verbatim dpa run: %s: %s\n", o.args[0], strerror(errno));
 		return EXIT_REFUSED;

@@ -34,7 +34,7 @@ int tools_prepend(const char *variable, const char *dir)
 }
 
 /* Put text behind what the variable, a list with colons, has. 0 or -errno. */
-static int append(const char *variable, const char *text)
+static int exec_append(const char *variable, const char *text)
 {
 	const char *before = vb_getenv(variable);
 	char *value;
@@ -67,7 +67,7 @@ static int put_library(const char *path)
 	name = strpbrk(file, " \t\n") ? strrchr(file, '/') + 1 : file;
 	if (before && strstr(before, name))
 		return 0;
-	ret = append("LD_PRELOAD", name);
+	ret = exec_append("LD_PRELOAD", name);
 	return ret ? ret : 1;
 }
 
@@ -94,7 +94,8 @@ static int put_preload(const char *who)
 	if (!ret)
 		ret = put_library("lib/libverbatim-preload.so");
 	if (ret == 1)
-		ret = append("ASAN_OPTIONS", "verify_asan_link_order=0:intercept_tls_get_addr=0");
+		ret = exec_append("ASAN_OPTIONS",
+				  "verify_asan_link_order=0:intercept_tls_get_addr=0");
 	if (!ret && is_memory_wanted())
 		ret = put_library("lib/libverbatim-memory.so");
 	return ret < 0 ? ret : 0;

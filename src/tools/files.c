@@ -37,11 +37,11 @@ enum { UVERBS_MAJOR = 231, UVERBS_MINOR = 192, ACCEL_MAJOR = 261, LINE = 1024 };
 
 /* --- the machine's own files ------------------------------------------------------------------------------------- */
 
-static bool read_line(char line[LINE], const char *format, ...)
+static bool tools_files_read_line(char line[LINE], const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* The first line of a file; false, and line unchanged, where there is none. */
-static bool read_line(char line[LINE], const char *format, ...)
+static bool tools_files_read_line(char line[LINE], const char *format, ...)
 {
 	char path[LINE], text[LINE];
 	va_list args;
@@ -67,7 +67,7 @@ static bool has_interface(const struct vb_config_adapter *config)
 	char line[LINE];
 
 	return *config->interface &&
-	       read_line(line, "/sys/class/net/%s/ifindex", config->interface) &&
+	       tools_files_read_line(line, "/sys/class/net/%s/ifindex", config->interface) &&
 	       strtoul(line, NULL, 10) == config->ifindex;
 }
 
@@ -103,10 +103,12 @@ static void add_locality(struct tree_text *text, const struct vb_config_adapter 
 	bool real = has_interface(config);
 
 	snprintf(list, sizeof(list), "0-%ld", sysconf(_SC_NPROCESSORS_ONLN) - 1);
-	read_line(list, "/sys/devices/system/cpu/online");
+	tools_files_read_line(list, "/sys/devices/system/cpu/online");
 	if (real) {
-		read_line(node, "/sys/class/net/%s/device/numa_node", config->interface);
-		read_line(list, "/sys/class/net/%s/device/local_cpulist", config->interface);
+		tools_files_read_line(node, "/sys/class/net/%s/device/numa_node",
+				      config->interface);
+		tools_files_read_line(list, "/sys/class/net/%s/device/local_cpulist",
+				      config->interface);
 	}
 	mask_of_list(list, mask);
 	tree_file(text, "numa_node", "%s\n", node);

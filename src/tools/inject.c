@@ -28,7 +28,7 @@ struct round {
 	unsigned int done, failed;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t tools_inject_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 	char *end;
@@ -76,7 +76,7 @@ static int run_script(const struct arguments *args)
 }
 
 /* The words as one line; false where that is no fault, after a message. */
-static bool join(char **words, char line[VB_INJECT_LINE + 1])
+static bool tools_inject_join(char **words, char line[VB_INJECT_LINE + 1])
 {
 	struct vb_inject fault;
 	char why[256];
@@ -111,7 +111,7 @@ static const char *printable(char *text)
 	return text;
 }
 
-static void ask(struct round *round, pid_t pid, bool alone)
+static void tools_inject_ask(struct round *round, pid_t pid, bool alone)
 {
 	char command[32], words[256];
 	int ret = vb_inject_ask(pid, round->line, words, sizeof(words));
@@ -132,7 +132,7 @@ static void ask(struct round *round, pid_t pid, bool alone)
 
 static void ask_each(void *arg, const struct vb_slot_info *info)
 {
-	ask(arg, info->pid, false);
+	tools_inject_ask(arg, info->pid, false);
 }
 
 int cmd_inject(int argc, char **argv)
@@ -146,7 +146,7 @@ int cmd_inject(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = tools_inject_parse_opt,
 		.args_doc = "CARD FAULT...\n--script FILE [--] PROGRAM [ARGUMENT...]",
 		.doc = "Make the card fail, to see what a program does then."
 		       "\vFaults:\n"
@@ -168,10 +168,10 @@ int cmd_inject(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
 	if (args.script)
 		return run_script(&args);
-	if (!join(args.program.argv, round.line))
+	if (!tools_inject_join(args.program.argv, round.line))
 		return CMD_USAGE;
 	if (args.pid)
-		ask(&round, (pid_t)args.pid, true);
+		tools_inject_ask(&round, (pid_t)args.pid, true);
 	else
 		ret = vb_registry_list(ask_each, &round);
 	if (ret < 0)

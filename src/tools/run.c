@@ -9,7 +9,7 @@
 
 #include "tools/cmd.h"
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t tools_run_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	return tools_parse_program(key, arg, state, state->input);
 }
@@ -22,7 +22,7 @@ int cmd_run(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = tools_run_parse_opt,
 		.args_doc = "[--] PROGRAM [ARGUMENT...]",
 		.doc = "Run PROGRAM, unmodified, on the adapters of Verbatim."
 		       "\vThe exit code is the program's; 125 where Verbatim failed before it started, "

@@ -56,7 +56,7 @@ static const struct {
 	{ "flexio/share", "share" }, /* for its pkgconfig folder, as above */
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t sdk_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	char ***command = state->input;
 
@@ -72,7 +72,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static int write_text(const char *path, const char *text)
+static int sdk_write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	int ret = 0;
@@ -96,12 +96,12 @@ static int enter_user_namespace(void)
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return -errno;
 	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
-	ret = write_text("/proc/self/uid_map", map);
+	ret = sdk_write_text("/proc/self/uid_map", map);
 	if (!ret)
-		ret = write_text("/proc/self/setgroups", "deny");
+		ret = sdk_write_text("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
 	if (!ret)
-		ret = write_text("/proc/self/gid_map", map);
+		ret = sdk_write_text("/proc/self/gid_map", map);
 	return ret;
 }
 
@@ -268,7 +268,7 @@ static int set_environment(void)
 int cmd_sdk(int argc, char **argv)
 {
 	static const struct argp argp = {
-		.parser = parse_opt,
+		.parser = sdk_parse_opt,
 		.args_doc = "[--] COMMAND [ARGUMENT...]",
 		.doc = "Run COMMAND, such as a build script for the vendor's SDK, with this tree at /opt/mellanox/doca "
 		       "and /opt/mellanox/flexio."

@@ -8,7 +8,7 @@
  *
  * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is
  * used by programs that have its name in their environment; the run that starts one sets its time
- * before, under a lock (use()). Signals wait while it is made, so that only SIGKILL leaves half of one.
+ * before, under a lock (tools_tree_use()). Signals wait while it is made, so that only SIGKILL leaves half of one.
  *
  * Programs can remove what is in a tree, which in /sys they could not. A tree in which something is
  * missing is replaced by the next run, under its name, so that programs that have it see all of it
@@ -55,8 +55,8 @@ void tree_dir(struct tree_text *text, const char *format, ...)
 	va_end(args);
 }
 
-static void add(struct tree_text *text, char kind, const char *name, const char *format,
-		va_list args)
+static void tools_tree_add(struct tree_text *text, char kind, const char *name, const char *format,
+			   va_list args)
 {
 	fprintf(text->out, "%c%s/%s", kind, text->dir, name);
 	fputc(0, text->out);
@@ -64,13 +64,13 @@ static void add(struct tree_text *text, char kind, const char *name, const char 
 	fputc(0, text->out);
 }
 
-#define ADD(text, kind, name, format)                \
-	do {                                         \
-		va_list args;                        \
-                                                     \
-		va_start(args, format);              \
-		add(text, kind, name, format, args); \
-		va_end(args);                        \
+#define ADD(text, kind, name, format)                           \
+	do {                                                    \
+		va_list args;                                   \
+                                                                \
+		va_start(args, format);                         \
+		tools_tree_add(text, kind, name, format, args); \
+		va_end(args);                                   \
 	} while (0)
 
 void tree_file(struct tree_text *text, const char *name, const char *format, ...)
@@ -83,17 +83,17 @@ void tree_link(struct tree_text *text, const char *name, const char *format, ...
 	ADD(text, 'l', name, format);
 }
 
-static void add_node(struct tree_text *text, const char *name, const char *format, ...)
+static void tools_tree_add_node(struct tree_text *text, const char *name, const char *format, ...)
 {
 	ADD(text, 'n', name, format);
 }
 
 void tree_node(struct tree_text *text, const char *name, dev_t number)
 {
-	add_node(text, name, "%ju", (uintmax_t)number);
+	tools_tree_add_node(text, name, "%ju", (uintmax_t)number);
 }
 
-static uint64_t hash(const char *text, size_t len)
+static uint64_t tools_tree_hash(const char *text, size_t len)
 {
 	uint64_t value = 0xcbf29ce484222325ull; /* FNV-1a */
 
@@ -135,7 +135,7 @@ static int make_parents(struct maker *maker, const char *path)
 	return 0;
 }
 
-static int write_file(struct maker *maker, const char *path, const char *content)
+static int tools_tree_write_file(struct maker *maker, const char *path, const char *content)
 {
 	size_t len = strlen(content);
 	ssize_t written;
@@ -180,7 +180,7 @@ static int make_one(struct maker *maker, char kind, const char *path, const char
 		return ret;
 	switch (kind) {
 	case 'f':
-		return write_file(maker, path, content);
+		return tools_tree_write_file(maker, path, content);
 	case 'n':
 		return write_node(maker, path, content);
 	default:
@@ -285,7 +285,7 @@ static bool has_all(int root, const char *text, size_t len)
 enum state { TREE_NONE, TREE_DAMAGED, TREE_GOOD };
 
 /* Whether the tree is there and ours; if so, it is new again, and not removed for a while. */
-static enum state use(const char *path, const char *text, size_t len)
+static enum state tools_tree_use(const char *path, const char *text, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	enum state state = TREE_NONE;
@@ -306,7 +306,7 @@ static enum state use(const char *path, const char *text, size_t len)
  * Somebody may make the same tree meanwhile, or have put something else in its place: then path
  * becomes another one.
  */
-static int make(const char *text, size_t len, char path[PATH_MAX])
+static int tools_tree_make(const char *text, size_t len, char path[PATH_MAX])
 {
 	char other[PATH_MAX];
 	enum state state;
@@ -319,7 +319,7 @@ static int make(const char *text, size_t len, char path[PATH_MAX])
 	ret = make_all(other, text, len);
 	if (!ret && !rename(other, path))
 		return 0;
-	state = ret ? TREE_GOOD : use(path, text, len);
+	state = ret ? TREE_GOOD : tools_tree_use(path, text, len);
 	if (state == TREE_DAMAGED && renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE))
 		state = TREE_NONE;
 	if (state == TREE_NONE)
@@ -338,7 +338,7 @@ static int make_undisturbed(const char *text, size_t len, char path[PATH_MAX])
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
 	mask = umask(0);
-	ret = make(text, len, path);
+	ret = tools_tree_make(text, len, path);
 	umask(mask);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return ret;
@@ -359,8 +359,9 @@ int tree_end(struct tree_text *text, char path[PATH_MAX])
 	}
 	stat("/proc/self/ns/pid", &st);
 	snprintf(path, PATH_MAX, "%s/" TREE_NAME "%u-%ju-%016" PRIx64, vb_dir_root_path(),
-		 (unsigned int)geteuid(), (uintmax_t)st.st_ino, hash(text->text, text->len));
-	if (use(path, text->text, text->len) != TREE_GOOD)
+		 (unsigned int)geteuid(), (uintmax_t)st.st_ino,
+		 tools_tree_hash(text->text, text->len));
+	if (tools_tree_use(path, text->text, text->len) != TREE_GOOD)
 		ret = make_undisturbed(text->text, text->len, path);
 	tree_remove_old(path);
 	free(text->text);

@@ -67,7 +67,7 @@ static void mark_used(struct old_tree *list, unsigned int count, const char *pat
 			list[i].used = true;
 }
 
-static void mark_all(struct old_tree *list, unsigned int count)
+static void tree_old_mark_all(struct old_tree *list, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++)
 		list[i].used = true;
@@ -94,9 +94,10 @@ static void mark_by_mapping(struct old_tree *list, unsigned int count, const cha
  * Marks the trees that a process has in one of its files below /proc. A process that is ours and does
  * not let us look may use any. False: there was nothing to read.
  */
-static bool look_into(struct old_tree *list, unsigned int count, const char *pid, const char *file,
-		      char between,
-		      void (*mark)(struct old_tree *list, unsigned int count, const char *entry))
+static bool tree_old_look_into(struct old_tree *list, unsigned int count, const char *pid,
+			       const char *file, char between,
+			       void (*mark)(struct old_tree *list, unsigned int count,
+					    const char *entry))
 {
 	char name[PATH_MAX], *entry = NULL;
 	size_t size = 0;
@@ -109,7 +110,7 @@ static bool look_into(struct old_tree *list, unsigned int count, const char *pid
 	if (!in) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 		    (errno == EACCES && !stat(name, &st) && st.st_uid == geteuid()))
-			mark_all(list, count);
+			tree_old_mark_all(list, count);
 		return true;
 	}
 	for (any = false; getdelim(&entry, &size, between, in) > 0; any = true)
@@ -138,11 +139,12 @@ static bool is_becoming(const char *pid)
 	return becoming;
 }
 
-static void look_at(struct old_tree *list, unsigned int count, const char *pid)
+static void tree_old_look_at(struct old_tree *list, unsigned int count, const char *pid)
 {
-	if (!look_into(list, count, pid, "environ", 0, mark_by_variable) && is_becoming(pid))
-		mark_all(list, count);
-	look_into(list, count, pid, "maps", '\n', mark_by_mapping);
+	if (!tree_old_look_into(list, count, pid, "environ", 0, mark_by_variable) &&
+	    is_becoming(pid))
+		tree_old_mark_all(list, count);
+	tree_old_look_into(list, count, pid, "maps", '\n', mark_by_mapping);
 }
 
 static void look_for_users(struct old_tree *list, unsigned int count)
@@ -151,10 +153,10 @@ static void look_for_users(struct old_tree *list, unsigned int count)
 	struct dirent *entry;
 
 	if (!proc)
-		mark_all(list, count);
+		tree_old_mark_all(list, count);
 	while (proc && (entry = readdir(proc)))
 		if (*entry->d_name >= '1' && *entry->d_name <= '9')
-			look_at(list, count, entry->d_name);
+			tree_old_look_at(list, count, entry->d_name);
 	if (proc)
 		closedir(proc);
 }
@@ -184,7 +186,7 @@ static void remove_locked(const char *path)
 }
 
 /* Of this user, and of this PID namespace unless that is the machine's first. */
-static bool is_ours(const char *name)
+static bool tree_old_is_ours(const char *name)
 {
 	enum { FIRST_PIDNS = 0xeffffffc };
 	struct stat st = { 0 };
@@ -199,7 +201,7 @@ static bool is_ours(const char *name)
 	return !strncmp(name, prefix, (size_t)len);
 }
 
-static unsigned int find_old(struct old_tree *list, const char *keep)
+static unsigned int tree_old_find_old(struct old_tree *list, const char *keep)
 {
 	DIR *place = opendir(vb_dir_root_path());
 	unsigned int count = 0;
@@ -209,7 +211,8 @@ static unsigned int find_old(struct old_tree *list, const char *keep)
 	while (place && count < MOST && (entry = readdir(place))) {
 		struct old_tree *tree = &list[count];
 
-		if (strncmp(entry->d_name, TREE_NAME, strlen(TREE_NAME)) || !is_ours(entry->d_name))
+		if (strncmp(entry->d_name, TREE_NAME, strlen(TREE_NAME)) ||
+		    !tree_old_is_ours(entry->d_name))
 			continue;
 		snprintf(tree->path, sizeof(tree->path), "%s/%s", vb_dir_root_path(),
 			 entry->d_name);
@@ -225,7 +228,7 @@ static unsigned int find_old(struct old_tree *list, const char *keep)
 void tree_remove_old(const char *keep)
 {
 	struct old_tree *list = malloc(MOST * sizeof(*list));
-	unsigned int count = list ? find_old(list, keep) : 0;
+	unsigned int count = list ? tree_old_find_old(list, keep) : 0;
 
 	if (count) {
 		look_for_users(list, count);

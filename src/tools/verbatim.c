@@ -40,7 +40,7 @@ struct arguments {
 	int command_at; /* index in argv, 0: none */
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t verbatim_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -57,7 +57,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 }
 
 /* Edit distance, for words as short as ours. */
-static unsigned int distance(const char *a, const char *b)
+static unsigned int verbatim_distance(const char *a, const char *b)
 {
 	unsigned int row[32];
 	size_t len = strlen(b);
@@ -86,7 +86,7 @@ static int unknown_command(const char *name)
 	unsigned int best = 0, best_distance = 32;
 
 	for (unsigned int i = 0; i < NUM_COMMANDS; i++) {
-		unsigned int d = distance(name, commands[i].name);
+		unsigned int d = verbatim_distance(name, commands[i].name);
 
 		if (d < best_distance) {
 			best_distance = d;
@@ -101,7 +101,7 @@ static int unknown_command(const char *name)
 }
 
 /* "Commands:" below the options, from the table. */
-static char *help_filter(int key, const char *text, void *input)
+static char *verbatim_help_filter(int key, const char *text, void *input)
 {
 	char *list = NULL;
 	size_t size;
@@ -123,10 +123,10 @@ static char *help_filter(int key, const char *text, void *input)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		.parser = parse_opt,
+		.parser = verbatim_parse_opt,
 		.args_doc = "COMMAND [ARGUMENT...]",
 		.doc = "A programmable RDMA network card in software.\v ",
-		.help_filter = help_filter,
+		.help_filter = verbatim_help_filter,
 	};
 	struct arguments args = { 0 };
 	static char name[64]; /* messages at exit have it, too */

@@ -42,7 +42,7 @@ static bool is_rate(uint64_t rate)
  * The first reader writes it down, so that all of them get the same cycles. In the first moments of a program nobody can
  * tell yet: the reader waits for as long.
  */
-static uint64_t find_rate(struct vb_monitor_view *view)
+static uint64_t dpa_stats_gather_find_rate(struct vb_monitor_view *view)
 {
 	size_t word = offsetof(struct vb_monitor_requests, rate);
 	uint64_t rate = 0, base_ticks, base_ns, ticks, ns;
@@ -162,7 +162,7 @@ static bool read_process(struct gather *g, struct vb_monitor_view *view, uint32_
 	       !strcmp(p->adapter, g->handle->adapter) && means_process(&g->filter, p->id);
 }
 
-static int walk(struct vb_monitor_view *view, void *arg)
+static int dpa_stats_gather_walk(struct vb_monitor_view *view, void *arg)
 {
 	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_PROCESS), found = 0;
 	struct gather *g = arg;
@@ -176,7 +176,7 @@ static int walk(struct vb_monitor_view *view, void *arg)
 		g->rows.failed = true;
 		return 0;
 	}
-	rate = find_rate(view);
+	rate = dpa_stats_gather_find_rate(view);
 	for (uint32_t i = 0; i < count; i++) {
 		seen[i].rate = rate;
 		seen[i].process.seq.used = read_process(g, view, i, &seen[i]);
@@ -214,7 +214,7 @@ dpa_stats_status vb_gather(struct gather *g, const char *function)
 
 	if (status)
 		return status;
-	ret = vb_monitor_each(walk, g);
+	ret = vb_monitor_each(dpa_stats_gather_walk, g);
 	if (g->rows.failed || ret == -ENOMEM)
 		return fail_as(g->handle, ERROR_IN_ALLOC, "no memory");
 	if (ret)

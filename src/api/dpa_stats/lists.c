@@ -73,7 +73,7 @@ dpa_stats_status dpa_stats_read_processes_list(dpa_stats_handler_t *dpa_handler,
 
 /* ---- threads ---- */
 
-static void add_thread(struct gather *g, const struct seen_thread *seen)
+static void lists_add_thread(struct gather *g, const struct seen_thread *seen)
 {
 	dpa_stats_thread_info *info = vb_rows_add(&g->rows);
 
@@ -88,7 +88,7 @@ dpa_stats_status dpa_stats_read_process_thread_list(dpa_stats_handler_t *dpa_han
 						    uint32_t process_id, uint32_t thread_id,
 						    dpa_stats_thread_list **thread_list)
 {
-	struct gather g = { dpa_handler, { process_id, thread_id, NULL }, NULL, add_thread };
+	struct gather g = { dpa_handler, { process_id, thread_id, NULL }, NULL, lists_add_thread };
 
 	CALL(dpa_handler);
 	if (!thread_list)
@@ -102,7 +102,7 @@ dpa_stats_status dpa_stats_read_thread_list(dpa_stats_handler_t *dpa_handler,
 					    dpa_stats_thread_list **thread_list)
 {
 	struct gather g = {
-		dpa_handler, { 0, DPA_STATS_ALL_THREADS, process_list }, NULL, add_thread
+		dpa_handler, { 0, DPA_STATS_ALL_THREADS, process_list }, NULL, lists_add_thread
 	};
 
 	CALL(dpa_handler);

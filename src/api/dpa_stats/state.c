@@ -34,7 +34,7 @@ static uint64_t changed(const struct asking *a, uint64_t old)
  * The next process in its place changes both words before it is seen: what was loaded while the one that
  * is meant was there can be swapped only then.
  */
-static bool ask(struct gather *g, const struct seen *seen)
+static bool dpa_stats_state_ask(struct gather *g, const struct seen *seen)
 {
 	const struct asking *a = (const struct asking *)g;
 	size_t word =
@@ -59,7 +59,9 @@ dpa_stats_status dpa_stats_set_counter_state(dpa_stats_handler_t *dpa_handler, u
 					     dpa_stats_sample_type type)
 {
 	struct asking a = {
-		.gather = { dpa_handler, { process_id, DPA_STATS_ALL_THREADS, NULL }, ask },
+		.gather = { dpa_handler,
+			    { process_id, DPA_STATS_ALL_THREADS, NULL },
+			    dpa_stats_state_ask },
 		.state = state,
 		.type = type,
 	};
@@ -77,7 +79,7 @@ dpa_stats_status dpa_stats_set_counter_state(dpa_stats_handler_t *dpa_handler, u
 	return vb_gather(&a.gather, __func__);
 }
 
-static bool look(struct gather *g, const struct seen *seen)
+static bool dpa_stats_state_look(struct gather *g, const struct seen *seen)
 {
 	struct asking *a = (struct asking *)g;
 	uint64_t state = 0;
@@ -97,7 +99,9 @@ dpa_stats_status dpa_stats_get_counter_state(dpa_stats_handler_t *dpa_handler, u
 					     dpa_stats_sample_type *type)
 {
 	struct asking a = {
-		.gather = { dpa_handler, { process_id, DPA_STATS_ALL_THREADS, NULL }, look },
+		.gather = { dpa_handler,
+			    { process_id, DPA_STATS_ALL_THREADS, NULL },
+			    dpa_stats_state_look },
 	};
 	dpa_stats_status status;
 

@@ -23,7 +23,7 @@ _Static_assert(sizeof(((struct verbatim_function_info *)0)->adapter) == VB_NAME_
 	       "names of adapters fit");
 
 /* 0, or -EINVAL after a log line. */
-static int check(const struct verbatim_function *function)
+static int emulation_check(const struct verbatim_function *function)
 {
 	if (!function)
 		return vb_refuse_null("function");
@@ -36,7 +36,7 @@ static int result(int ret)
 	return ret < 0 ? -api_fail(-ret) : ret;
 }
 
-static void fill(struct verbatim_function_info *to, const struct vb_function_info *from)
+static void emulation_fill(struct verbatim_function_info *to, const struct vb_function_info *from)
 {
 	*to = (struct verbatim_function_info){ .vhca_id = from->vhca_id,
 					       .queues = from->queues,
@@ -60,7 +60,7 @@ VB_PUBLIC int verbatim_function_list(struct verbatim_function_info *list, unsign
 	for (unsigned int i = 0; i < count; i++)
 		for (unsigned int n = 0; vb_function_info(adapters[i], n, &info); n++, found++)
 			if (found < max)
-				fill(&list[found], &info);
+				emulation_fill(&list[found], &info);
 	return (int)found;
 }
 
@@ -89,7 +89,7 @@ VB_PUBLIC int verbatim_function_close(struct verbatim_function *function)
 	API_CALL();
 	if (!function)
 		return 0;
-	err = check(function);
+	err = emulation_check(function);
 	if (err)
 		return result(err);
 	function->mark = 0;
@@ -104,12 +104,12 @@ VB_PUBLIC int verbatim_function_query(const struct verbatim_function *function,
 	int err;
 
 	API_CALL();
-	err = check(function);
+	err = emulation_check(function);
 	if (!err && !info)
 		err = vb_refuse_null("info");
 	if (err)
 		return result(err);
-	fill(info, vb_emu_driver_info(function->card));
+	emulation_fill(info, vb_emu_driver_info(function->card));
 	return 0;
 }
 
@@ -119,7 +119,7 @@ VB_PUBLIC volatile uint32_t *verbatim_function_doorbells(struct verbatim_functio
 	int err;
 
 	API_CALL();
-	err = check(function);
+	err = emulation_check(function);
 	if (err)
 		return api_null(-err);
 	page = vb_emu_driver_page(function->card);
@@ -132,7 +132,7 @@ VB_PUBLIC int verbatim_function_ring(struct verbatim_function *function, uint32_
 	int err;
 
 	API_CALL();
-	err = check(function);
+	err = emulation_check(function);
 	return result(err ? err : vb_emu_driver_ring(function->card, queue, value));
 }
 
@@ -141,7 +141,7 @@ VB_PUBLIC int verbatim_function_eventfd(struct verbatim_function *function, uint
 	int err;
 
 	API_CALL();
-	err = check(function);
+	err = emulation_check(function);
 	return result(err ? err : vb_emu_driver_eventfd(function->card, vector));
 }
 
@@ -150,6 +150,6 @@ VB_PUBLIC int verbatim_function_served(const struct verbatim_function *function,
 	int err;
 
 	API_CALL();
-	err = check(function);
+	err = emulation_check(function);
 	return result(err ? err : vb_emu_driver_served(function->card, queue));
 }

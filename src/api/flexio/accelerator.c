@@ -62,7 +62,7 @@ static bool lending_off(void)
 }
 
 /* Device code that polls a queue sees what arrives for it. */
-static void progress(void *arg)
+static void accelerator_progress(void *arg)
 {
 	const struct accel *accel = arg;
 
@@ -70,7 +70,7 @@ static void progress(void *arg)
 }
 
 /* Tools see how busy its EUs are. */
-static void show(struct accel *a)
+static void accelerator_show(struct accel *a)
 {
 	struct vb_monitor_accelerator *entry;
 	unsigned int eus = vb_dpa_eu_count(a->dpa);
@@ -111,9 +111,10 @@ static int make_dpa(struct accel *a, const struct vb_adapter *adapter)
 	int err = vb_eus_user_begin(a->name, eus, &a->eus, &view);
 
 	if (!err)
-		err = vb_dpa_create(
-			&(struct vb_dpa_attr){ .eus = view.count, .poll = progress, .poll_arg = a },
-			&a->dpa);
+		err = vb_dpa_create(&(struct vb_dpa_attr){ .eus = view.count,
+							   .poll = accelerator_progress,
+							   .poll_arg = a },
+				    &a->dpa);
 	if (err)
 		return err;
 	a->in_partition = view.partition != 0;
@@ -147,7 +148,7 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	a->stack_size <<= 10;
 	a->check = adapter->config->dpa_check;
 	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
-	show(a);
+	accelerator_show(a);
 	*accel = a;
 	return 0;
 }

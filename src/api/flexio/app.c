@@ -24,7 +24,7 @@ bool vb_name_valid(const char *text)
  */
 static atomic_bool leaving;
 
-static void leave(void)
+static void app_leave(void)
 {
 	atomic_store_explicit(&leaving, true, memory_order_relaxed);
 	vb_streams_leave();
@@ -32,7 +32,7 @@ static void leave(void)
 
 static void register_leave(void)
 {
-	atexit(leave);
+	atexit(app_leave);
 }
 
 bool vb_app_get(struct flexio_app *app)

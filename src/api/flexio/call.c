@@ -65,7 +65,7 @@ bool vb_call_worked(struct guest *guest, uint64_t units)
 	return true;
 }
 
-static void settle(struct flexio_process *process)
+static void call_settle(struct flexio_process *process)
 {
 	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
 		vb_streams_settle(process);
@@ -331,7 +331,7 @@ void vb_calls_open(struct flexio_process *process)
 }
 
 /* All slots, or none. Under process.mutex, so that no new ones are made. */
-static bool take_all(struct flexio_process *process)
+static bool call_take_all(struct flexio_process *process)
 {
 	unsigned int taken = 0;
 
@@ -358,7 +358,7 @@ bool vb_calls_destroy(struct flexio_process *process)
 	bool closed;
 
 	pthread_mutex_lock(&process->mutex);
-	closed = process->open && take_all(process);
+	closed = process->open && call_take_all(process);
 	if (closed)
 		process->open = false;
 	pthread_mutex_unlock(&process->mutex);
@@ -409,7 +409,7 @@ static void lend_end(struct accel *accel, bool counted)
 }
 
 /* 0, or -ETIMEDOUT. */
-static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
+static int call_run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 {
 	struct flexio_process *process = slot->guest.process;
 	uint64_t slice = FIRST_SLICE;
@@ -421,7 +421,7 @@ static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 			return err;
 		if (likely(*why != VB_DPA_WHY_BUDGET) || process_dead(process))
 			return slot->guest.end == END_TIMEOUT ? -ETIMEDOUT : 0;
-		settle(process);
+		call_settle(process);
 		if (vb_call_late(&slot->guest))
 			return -ETIMEDOUT;
 		slice = SLICE;
@@ -511,7 +511,7 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 	slot->guest.deadline = slot->guest.worked = 0;
 	slot->guest.lent = lend_begin(process->accel, &counted);
 	if (likely(slot->guest.lent)) {
-		err = run_lent(slot, &why);
+		err = call_run_lent(slot, &why);
 		lend_end(process->accel, counted);
 	} else {
 		err = run_queued(slot, &why);
@@ -654,7 +654,7 @@ flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t 
 	va_start(ap, func_ret);
 	status = call_with(slot, host_func, &result, ap);
 	va_end(ap);
-	settle(process);
+	call_settle(process);
 	slot_give(process, slot);
 	if (likely(status == FLEXIO_STATUS_SUCCESS) && func_ret)
 		*func_ret = result;

@@ -136,7 +136,7 @@ static int task_begin(struct worker *w)
  * Invoke idle workers as long as there are tasks. Seeing a process alive here, under the lock,
  * means that vb_cmdqs_halt() comes later and stops what is started now.
  */
-static int dispatch(struct flexio_cmdq *q)
+static int cmdq_dispatch(struct flexio_cmdq *q)
 {
 	while (q->running && !q->ended && q->count && q->idle && !process_dead(q->process)) {
 		struct worker *w = idle_pop(q);
@@ -171,7 +171,7 @@ void vb_worker_done(struct guest *guest)
 	if (!more || err) {
 		q->active--;
 		idle_push(q, w);
-		err = dispatch(q);
+		err = cmdq_dispatch(q);
 	}
 	pthread_mutex_unlock(&q->lock);
 	if (err) /* not after a first start has succeeded */
@@ -251,7 +251,7 @@ static bool read_wild(void *to, const void *from, size_t size)
  * The addresses that the attribute leads to. Programs that were written before the field existed
  * leave it as it is, so it may be any address: one that cannot be read means none, like NULL.
  */
-static uint64_t *read_tls(const struct flexio_cmdq_attr *attr)
+static uint64_t *cmdq_read_tls(const struct flexio_cmdq_attr *attr)
 {
 	size_t size = (size_t)attr->workers * sizeof(uint64_t);
 	uint64_t *tls = calloc((size_t)attr->workers, sizeof(*tls));
@@ -264,7 +264,7 @@ static uint64_t *read_tls(const struct flexio_cmdq_attr *attr)
 static flexio_status make_workers(struct flexio_cmdq *q, const struct flexio_cmdq_attr *attr)
 {
 	unsigned int wanted = (unsigned int)attr->workers;
-	uint64_t *tls = read_tls(attr);
+	uint64_t *tls = cmdq_read_tls(attr);
 	int err = tls ? 0 : -ENOMEM;
 
 	q->workers = calloc(wanted, sizeof(*q->workers));
@@ -409,7 +409,7 @@ flexio_status flexio_cmdq_task_add(struct flexio_cmdq *cmdq, flexio_func_t *host
 	if (room) {
 		*task_at(cmdq, cmdq->count++) = (struct task){ func->addr, arg };
 		atomic_fetch_add_explicit(&cmdq->left, 1, memory_order_relaxed);
-		err = dispatch(cmdq);
+		err = cmdq_dispatch(cmdq);
 		if (err) {
 			cmdq->count--;
 			atomic_fetch_sub_explicit(&cmdq->left, 1, memory_order_relaxed);
@@ -437,7 +437,7 @@ flexio_status flexio_cmdq_state_running(struct flexio_cmdq *cmdq)
 	pthread_mutex_lock(&cmdq->lock);
 	before = cmdq->running;
 	cmdq->running = true;
-	err = dispatch(cmdq);
+	err = cmdq_dispatch(cmdq);
 	if (err)
 		cmdq->running = before;
 	pthread_mutex_unlock(&cmdq->lock);

@@ -14,7 +14,7 @@
 #include "base/cancel.h"
 
 /* As Linux would have called it. */
-static int signal_of(const struct crash *c)
+static int coredump_signal_of(const struct crash *c)
 {
 	if (c->status >= 0x80 || c->status == VB_RTOS_STATUS_ILLEGAL_ERR)
 		return SIGABRT;
@@ -73,7 +73,7 @@ static int write_core(const struct flexio_process *process, const struct vb_dpa_
 	const struct vb_dpa_snapshot **threads = malloc((count + 1) * sizeof(*threads));
 	char words[80];
 	struct vb_dpa_core core = { .threads = threads,
-				    .signal = c ? signal_of(c) : 0,
+				    .signal = c ? coredump_signal_of(c) : 0,
 				    .program = program_name(process->app),
 				    .words = words,
 				    .write = write_bytes,

@@ -18,7 +18,7 @@ static bool is_known(uint32_t id)
 	       (id >= TX_BYTES && id < TX_BYTES + PORTS);
 }
 
-static bool refuse(const struct guest *guest, const char *why, uint64_t value)
+static bool flexio_counters_refuse(const struct guest *guest, const char *why, uint64_t value)
 {
 	log_err("flexio_dev_nic_counters_config in device thread %u of process %s: %s (0x%llx)",
 		guest->thread_id, guest->process->name, why, (unsigned long long)value);
@@ -32,17 +32,21 @@ bool vb_counters_config(struct guest *guest, uint64_t values, uint64_t ids, uint
 	struct vb_dpa_view from;
 
 	if (!count || count > MAX_COUNTERS)
-		return refuse(guest, "the number of counters must be 1 to 32", count);
+		return flexio_counters_refuse(guest, "the number of counters must be 1 to 32",
+					      count);
 	/* The arrays are global or on the heap: what is on a stack goes with its thread. */
 	chosen.values = vb_process_lasting(process, values, 4 * count);
 	if (values & 3 || vb_view_is_none(chosen.values))
-		return refuse(guest, "counter_values is not in global or heap memory", values);
+		return flexio_counters_refuse(
+			guest, "counter_values is not in global or heap memory", values);
 	from = vb_process_lasting(process, ids, 4 * count);
 	if (ids & 3 || vb_view_is_none(from) || vb_view_read(from, chosen.ids, 4 * count))
-		return refuse(guest, "counter_ids is not in global or heap memory", ids);
+		return flexio_counters_refuse(guest, "counter_ids is not in global or heap memory",
+					      ids);
 	for (uint32_t i = 0; i < count; i++)
 		if (!is_known(chosen.ids[i]))
-			return refuse(guest, "there is no such counter", chosen.ids[i]);
+			return flexio_counters_refuse(guest, "there is no such counter",
+						      chosen.ids[i]);
 	vb_lock(&process->counters_lock);
 	process->counters = chosen;
 	vb_unlock(&process->counters_lock);

@@ -3,7 +3,7 @@
  * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead
  * to.
  *
- *	CQE --> card --armed?--> notify() --> event handler, an entry of an event queue, or an interrupt
+ *	CQE --> card --armed?--> flexio_cq_notify() --> event handler, an entry of an event queue, or an interrupt
  *	                                      of an emulated function
  */
 #include "object.h"
@@ -29,7 +29,7 @@ struct flexio_cq {
 	struct mlx5dv_devx_obj object; /* lent to libmlx5 */
 };
 
-static void notify(void *cookie)
+static void flexio_cq_notify(void *cookie)
 {
 	struct flexio_cq *cq = cookie;
 
@@ -42,7 +42,7 @@ static void notify(void *cookie)
 	vb_listeners_complete(&cq->object.listeners, vb_cq_number(cq->card));
 }
 
-static void event(void *cookie, enum ibv_event_type type)
+static void flexio_cq_event(void *cookie, enum ibv_event_type type)
 {
 	struct flexio_cq *cq = cookie;
 
@@ -51,7 +51,7 @@ static void event(void *cookie, enum ibv_event_type type)
 }
 
 /* The context of QUERY_CQ. */
-static void look(const struct mlx5dv_devx_obj *obj, uint8_t *context)
+static void flexio_cq_look(const struct mlx5dv_devx_obj *obj, uint8_t *context)
 {
 	const struct flexio_cq *cq = container_of(obj, struct flexio_cq, object);
 	const struct flexio_cq_attr *attr = &cq->attr;
@@ -76,11 +76,13 @@ static void look(const struct mlx5dv_devx_obj *obj, uint8_t *context)
 	vb_object_put(context, 0x168, 24, produced & 0xffffff);
 }
 
-static const struct vb_devx_lender lender = { .query = 0x402, .at = 16, .size = 64, .look = look };
+static const struct vb_devx_lender lender = {
+	.query = 0x402, .at = 16, .size = 64, .look = flexio_cq_look
+};
 
 /* ---- create ---- */
 
-static flexio_status check(const struct flexio_cq_attr *attr)
+static flexio_status flexio_cq_check(const struct flexio_cq_attr *attr)
 {
 	if (attr->log_cq_depth > MAX_LOG_DEPTH)
 		return fail("log_cq_depth is %u; allowed: 0 to %d", attr->log_cq_depth,
@@ -105,8 +107,8 @@ static flexio_status check(const struct flexio_cq_attr *attr)
 }
 
 /* A CQ that names a page of the host is rung by the host alone. */
-static int hold_uar(struct flexio_cq *cq, const struct queue_place *place,
-		    const struct flexio_cq_attr *attr)
+static int flexio_cq_hold_uar(struct flexio_cq *cq, const struct queue_place *place,
+			      const struct flexio_cq_attr *attr)
 {
 	if (attr->uar_base_addr && !vb_uar_is(place->dev, attr->uar_id, attr->uar_base_addr)) {
 		fail("uar_base_addr: %p is not in a page %u of the host (mlx5dv_devx_alloc_uar); with a UAR of process %s it must be NULL",
@@ -145,8 +147,8 @@ static bool is_vector(const struct queue_place *place, uint32_t eqn)
 	       eqn - VB_EQ_VECTORS < (uint32_t)place->ctx->num_comp_vectors;
 }
 
-static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
-		   const struct flexio_cq_attr *attr)
+static int flexio_cq_hold_eq(struct flexio_cq *cq, const struct queue_place *place,
+			     const struct flexio_cq_attr *attr)
 {
 	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ)
 		return 0;
@@ -174,8 +176,8 @@ static int hold_emulated(struct flexio_cq *cq, const struct queue_place *place,
 	return cq->emu_eq ? 0 : -EINVAL;
 }
 
-static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
-		      const struct flexio_cq_attr *attr)
+static int flexio_cq_get_memory(struct flexio_cq *cq, const struct queue_place *place,
+				const struct flexio_cq_attr *attr)
 {
 	struct flexio_qmem dbr = { .memtype = FLEXIO_MEMTYPE_DPA, .daddr = attr->cq_dbr_daddr };
 	struct queue *queue = &cq->queue;
@@ -194,8 +196,8 @@ static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
 	return err;
 }
 
-static int make_card(struct flexio_cq *cq, const struct queue_place *place,
-		     const struct flexio_cq_attr *attr)
+static int flexio_cq_make_card(struct flexio_cq *cq, const struct queue_place *place,
+			       const struct flexio_cq_attr *attr)
 {
 	struct vb_cq_attr card = {
 		.buf = cq->queue.ring.addr,
@@ -213,8 +215,8 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.compressed = attr->cqe_comp_type == FLEXIO_CQE_COMP_ENABLE,
 		.mini_format = (uint8_t)attr->cqe_comp_format,
 		.cookie = cq,
-		.notify = notify,
-		.event = event,
+		.notify = flexio_cq_notify,
+		.event = flexio_cq_event,
 		/* Programs give the CQ of an interrupt a page of the host, and device code rings it. */
 		.owner = cq->queue.uar || cq->emu_eq
 				 ? vb_flexio_uar_owner(cq->queue.process, place->adapter)
@@ -230,7 +232,7 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 	return err ? vb_queue_refused("CQ", place, &words, err) : 0;
 }
 
-static void cq_free(struct flexio_cq *cq)
+static void flexio_cq_free(struct flexio_cq *cq)
 {
 	struct flexio_process *process = cq->queue.process;
 
@@ -259,14 +261,14 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 		return bad_handle(process, "process");
 	if (!fattr || !cq)
 		return fail("%s is NULL", !fattr ? "fattr" : "cq");
-	if (check(fattr) || vb_queue_place(process, ibv_ctx, &place))
+	if (flexio_cq_check(fattr) || vb_queue_place(process, ibv_ctx, &place))
 		return failed();
 	c = vb_queue_new(QUEUE_CQ, process, place.ctx, sizeof(*c));
 	if (!c)
 		return failed();
-	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||
-	    hold_emulated(c, &place, fattr) || get_memory(c, &place, fattr) ||
-	    make_card(c, &place, fattr))
+	if (flexio_cq_hold_uar(c, &place, fattr) || hold_handler(c, fattr) ||
+	    flexio_cq_hold_eq(c, &place, fattr) || hold_emulated(c, &place, fattr) ||
+	    flexio_cq_get_memory(c, &place, fattr) || flexio_cq_make_card(c, &place, fattr))
 		goto free_cq;
 	c->attr = *fattr;
 	vb_object_lend(&c->object, place.ctx, VB_DEVX_CQ, vb_cq_number(c->card), &lender);
@@ -280,7 +282,7 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 destroy_card:
 	vb_cq_destroy(c->card);
 free_cq:
-	cq_free(c);
+	flexio_cq_free(c);
 	return failed();
 }
 
@@ -301,7 +303,7 @@ flexio_status flexio_cq_destroy(struct flexio_cq *cq)
 			"queues still use CQ 0x%x, or doorbells are mapped to it; destroy or unmap them first",
 			vb_cq_number(cq->card));
 	}
-	cq_free(cq);
+	flexio_cq_free(cq);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

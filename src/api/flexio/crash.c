@@ -47,7 +47,7 @@ void vb_crash_keep(struct guest *guest, struct vb_dpa_thread *thread,
 	guest->crash = c;
 }
 
-static bool has_address(const struct crash *c)
+static bool crash_has_address(const struct crash *c)
 {
 	switch (c->snapshot.state.cause) {
 	case VB_DPA_CAUSE_FETCH:
@@ -67,7 +67,7 @@ void vb_crash_publish(struct guest *guest)
 	struct crash *none = NULL, *c = guest->crash;
 
 	if (c && !process_dead(guest->process)) {
-		if (has_address(c))
+		if (crash_has_address(c))
 			vb_address_describe(guest, c, c->address, sizeof(c->address));
 		/* Release: pairs with the acquire in flexio_crash_data(). */
 		if (atomic_compare_exchange_strong_explicit(&guest->process->crash, &none, c,
@@ -112,7 +112,8 @@ static int read_stack(void *arg, uint64_t addr, uint64_t *word)
 
 /* ---- words ---- */
 
-static void put_place(FILE *out, const struct flexio_process *process, uint64_t addr, bool returns)
+static void crash_put_place(FILE *out, const struct flexio_process *process, uint64_t addr,
+			    bool returns)
 {
 	char text[VB_DPA_PLACE_TEXT];
 
@@ -122,8 +123,8 @@ static void put_place(FILE *out, const struct flexio_process *process, uint64_t 
 }
 
 /* Recursion is one line; of a long call stack the ends are shown. */
-static void put_list(FILE *out, const struct flexio_process *process, const uint64_t *frames,
-		     unsigned int n)
+static void crash_put_list(FILE *out, const struct flexio_process *process, const uint64_t *frames,
+			   unsigned int n)
 {
 	unsigned int end, line = 0;
 
@@ -139,7 +140,7 @@ static void put_list(FILE *out, const struct flexio_process *process, const uint
 			fprintf(out, "  #%u to #%u ", i + 1, end);
 		else
 			fprintf(out, "  #%-2u ", i + 1);
-		put_place(out, process, frames[i], true);
+		crash_put_place(out, process, frames[i], true);
 	}
 }
 
@@ -155,7 +156,7 @@ static void put_frames(FILE *out, const struct flexio_process *process, const st
 			  &c->snapshot.state, read_stack, (void *)&c->snapshot, frames, FRAMES);
 	exact = n;
 	fprintf(out, "Call stack (return addresses%s):\n", exact ? "" : "; some may be old");
-	put_list(out, process, exact ? frames : c->frames, exact ? n : c->num_frames);
+	crash_put_list(out, process, exact ? frames : c->frames, exact ? n : c->num_frames);
 	free(frames);
 }
 
@@ -192,7 +193,7 @@ static void put_crash(FILE *out, const struct flexio_process *process, const str
 		fprintf(out, "Address:  %s\n", c->address);
 	put_stack(out, c);
 	fprintf(out, "Place:    ");
-	put_place(out, process, c->snapshot.state.pc, false);
+	crash_put_place(out, process, c->snapshot.state.pc, false);
 	put_frames(out, process, c);
 	vb_events_print(out, process, &c->events, c->snapshot.state.instret);
 	vb_dpa_state_format(process->dpa, &c->snapshot.state, registers, sizeof(registers));

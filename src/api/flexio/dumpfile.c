@@ -15,7 +15,7 @@
 #define FALLBACK "/tmp"
 
 /* -1: errno. O_NONBLOCK: a pipe that nobody reads is an error, not a wait. */
-static int open_path(struct dump_file *file, int flags, mode_t mode)
+static int dumpfile_open_path(struct dump_file *file, int flags, mode_t mode)
 {
 	flags |= O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	file->made = true;
@@ -48,7 +48,7 @@ static bool is_shared(const struct dump_file *file)
  * own: what is there must be our own. A file that is not for others to read must be so everywhere:
  * whoever made it can.
  */
-static int check(const struct dump_file *file, bool own, mode_t mode)
+static int dumpfile_check(const struct dump_file *file, bool own, mode_t mode)
 {
 	struct stat st;
 
@@ -68,10 +68,12 @@ static int check(const struct dump_file *file, bool own, mode_t mode)
 }
 
 /* 0 or -errno. */
-static int try_open(struct dump_file *file, mode_t mode)
+static int dumpfile_try_open(struct dump_file *file, mode_t mode)
 {
 	bool own = is_shared(file);
-	int err = open_path(file, own ? O_NOFOLLOW : 0, mode) < 0 ? -errno : check(file, own, mode);
+	int err = dumpfile_open_path(file, own ? O_NOFOLLOW : 0, mode) < 0
+			  ? -errno
+			  : dumpfile_check(file, own, mode);
 
 	if (err && file->fd >= 0) {
 		close(file->fd);
@@ -95,9 +97,9 @@ bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, 
 	int err;
 
 	file->fd = -1;
-	err = make_path(file, "", base, id, suffix) ? try_open(file, mode) : -ENAMETOOLONG;
+	err = make_path(file, "", base, id, suffix) ? dumpfile_try_open(file, mode) : -ENAMETOOLONG;
 	if (err && base[0] != '/')
-		err = make_path(file, FALLBACK, base, id, suffix) ? try_open(file, mode)
+		err = make_path(file, FALLBACK, base, id, suffix) ? dumpfile_try_open(file, mode)
 								  : -ENAMETOOLONG;
 	if (!err)
 		return true;

@@ -14,8 +14,9 @@ struct flexio_emu_db_to_cq_ctx {
 } __attribute__((aligned(16)));
 
 /* Of arguments that are what they should be. */
-static flexio_status map(struct ibv_context *ctx, uint32_t vhca_id, uint32_t queue_id, uint32_t cqn,
-			 struct flexio_emu_db_to_cq_ctx **out)
+static flexio_status flexio_emulation_map(struct ibv_context *ctx, uint32_t vhca_id,
+					  uint32_t queue_id, uint32_t cqn,
+					  struct flexio_emu_db_to_cq_ctx **out)
 {
 	struct flexio_emu_db_to_cq_ctx *emu = aligned_alloc(16, sizeof(*emu));
 	int err;
@@ -62,7 +63,8 @@ flexio_status flexio_emu_db_to_cq_map(struct ibv_context *ibv_ctx, uint32_t vhca
 			    ibv_ctx->device->name);
 	if (queue->ctx != ibv_ctx)
 		return fail("the CQ is of another device context, of %s", queue->ctx->device->name);
-	return map(ibv_ctx, vhca_id, queue_id, vb_flexio_cq_number(cq), emu_db_to_cq_ctx);
+	return flexio_emulation_map(ibv_ctx, vhca_id, queue_id, vb_flexio_cq_number(cq),
+				    emu_db_to_cq_ctx);
 }
 
 flexio_status flexio_emu_db_to_cq_unmap(struct flexio_emu_db_to_cq_ctx *emu_db_to_cq_ctx)

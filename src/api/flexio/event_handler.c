@@ -79,7 +79,7 @@ static struct flexio_event_handler *to_handler(struct guest *guest)
  * Sets the registers for the next run. Done where the last run ended, not by the trigger: there
  * they are in the cache.
  */
-static void prepare(struct flexio_event_handler *h)
+static void event_handler_prepare(struct flexio_event_handler *h)
 {
 	h->guest.end = END_NONE;
 	vb_event_note(&h->guest.events, vb_dpa_thread_state(h->dpa_thread)->instret, EVENT_HANDLER,
@@ -87,7 +87,7 @@ static void prepare(struct flexio_event_handler *h)
 	vb_dpa_thread_set_call(h->dpa_thread, h->pc, &h->arg, 1); /* an idle thread: cannot fail */
 }
 
-static void start(struct flexio_event_handler *h)
+static void event_handler_start(struct flexio_event_handler *h)
 {
 	int err;
 
@@ -100,13 +100,13 @@ static void start(struct flexio_event_handler *h)
 	}
 }
 
-static void trigger(struct flexio_process *process, struct handler_entry *entry)
+static void event_handler_trigger(struct flexio_process *process, struct handler_entry *entry)
 {
 	if (process_dead(process))
 		return;
 	switch (entry->state) {
 	case HANDLER_WAITING:
-		start(entry->handler);
+		event_handler_start(entry->handler);
 		break;
 	case HANDLER_RUNNING:
 		entry->pending = true;
@@ -122,7 +122,7 @@ static void trigger(struct flexio_process *process, struct handler_entry *entry)
 
 /* ---- from other files ---- */
 
-static struct handler_entry *find_entry(struct flexio_process *process, uint64_t id)
+static struct handler_entry *event_handler_find_entry(struct flexio_process *process, uint64_t id)
 {
 	struct handler_entry *chunk;
 
@@ -135,7 +135,7 @@ static struct handler_entry *find_entry(struct flexio_process *process, uint64_t
 
 bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
 {
-	struct handler_entry *entry = find_entry(process, activation_id);
+	struct handler_entry *entry = event_handler_find_entry(process, activation_id);
 	bool found;
 
 	if (!entry)
@@ -143,7 +143,7 @@ bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
 	pthread_mutex_lock(&entry->lock);
 	found = entry->handler;
 	if (found)
-		trigger(process, entry);
+		event_handler_trigger(process, entry);
 	pthread_mutex_unlock(&entry->lock);
 	return found;
 }
@@ -175,7 +175,7 @@ void vb_handler_event(struct flexio_event_handler *handler)
 	if (entry->state == HANDLER_CREATED)
 		entry->pending = true;
 	else
-		trigger(handler->process, entry);
+		event_handler_trigger(handler->process, entry);
 	pthread_mutex_unlock(&entry->lock);
 }
 
@@ -194,14 +194,14 @@ void vb_handler_done(struct guest *guest)
 	vb_guest_flush(guest);
 	pthread_mutex_lock(&entry->lock);
 	if (is_running(h) && !process_dead(guest->process)) {
-		prepare(h);
+		event_handler_prepare(h);
 		if (end == END_FINISH) {
 			entry->state = HANDLER_FINISHED;
 		} else if (end == END_RETRIGGER) {
-			start(h);
+			event_handler_start(h);
 		} else if (entry->pending) {
 			entry->pending = false;
-			start(h);
+			event_handler_start(h);
 		} else {
 			entry->state = HANDLER_WAITING;
 		}
@@ -231,7 +231,7 @@ bool vb_handler_yield(struct guest *guest, bool retrigger)
 void vb_handlers_halt(struct flexio_process *process)
 {
 	for (unsigned int i = 0; i < HANDLER_CHUNK * HANDLER_CHUNKS; i++) {
-		struct handler_entry *entry = find_entry(process, i);
+		struct handler_entry *entry = event_handler_find_entry(process, i);
 
 		if (!entry) {
 			i += HANDLER_CHUNK - 1;
@@ -326,9 +326,9 @@ static void handler_free(struct flexio_event_handler *h)
 }
 
 /* Under process.mutex. */
-static flexio_status handler_new(struct flexio_process *process, const struct func *func,
-				 const struct flexio_event_handler_attr *attr,
-				 struct flexio_event_handler **out)
+static flexio_status event_handler_new(struct flexio_process *process, const struct func *func,
+				       const struct flexio_event_handler_attr *attr,
+				       struct flexio_event_handler **out)
 {
 	struct flexio_event_handler *h = aligned_alloc(64, sizeof(*h));
 
@@ -384,7 +384,7 @@ flexio_status flexio_event_handler_create(struct flexio_process *process,
 	if (!vb_process_hold(process, PART_HANDLER))
 		return failed();
 	pthread_mutex_lock(&process->mutex);
-	status = handler_new(process, func, fattr, event_handler_ptr);
+	status = event_handler_new(process, func, fattr, event_handler_ptr);
 	pthread_mutex_unlock(&process->mutex);
 	if (status != FLEXIO_STATUS_SUCCESS)
 		vb_process_release(process, PART_HANDLER);
@@ -441,10 +441,10 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 	created = h->entry->state == HANDLER_CREATED;
 	if (created) {
 		h->arg = user_arg ? user_arg : h->arg;
-		prepare(h);
+		event_handler_prepare(h);
 		h->entry->state = HANDLER_WAITING;
 		if (h->entry->pending)
-			start(h);
+			event_handler_start(h);
 		h->entry->pending = false;
 	}
 	pthread_mutex_unlock(&h->entry->lock);

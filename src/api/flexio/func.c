@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static struct func *_Atomic *bucket_of(struct flexio_app *app, flexio_func_t *stub)
+static struct func *_Atomic *func_bucket_of(struct flexio_app *app, flexio_func_t *stub)
 {
 	return &app->funcs[((uintptr_t)stub * 0x9e3779b97f4a7c15ULL) >> 58];
 }
@@ -16,8 +16,9 @@ _Static_assert(FUNC_BUCKETS == 1 << (64 - 58), "the hash's width");
 
 const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub)
 {
-	/* Pairs with the release in publish(). */
-	const struct func *func = atomic_load_explicit(bucket_of(app, stub), memory_order_acquire);
+	/* Pairs with the release in func_publish(). */
+	const struct func *func =
+		atomic_load_explicit(func_bucket_of(app, stub), memory_order_acquire);
 
 	while (func && func->stub != stub)
 		func = func->next;
@@ -34,9 +35,9 @@ flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub)
 }
 
 /* Under app.mutex. */
-static void publish(struct flexio_app *app, struct func *func)
+static void func_publish(struct flexio_app *app, struct func *func)
 {
-	struct func *_Atomic *bucket = bucket_of(app, func->stub);
+	struct func *_Atomic *bucket = func_bucket_of(app, func->stub);
 
 	func->next = atomic_load_explicit(bucket, memory_order_relaxed);
 	atomic_store_explicit(bucket, func, memory_order_release);
@@ -90,7 +91,7 @@ flexio_status flexio_func_register(struct flexio_app *app, const char *dev_func_
 		func = func_new(app, dev_func_name);
 		if (func) {
 			func->stub = (flexio_func_t *)(uintptr_t)func;
-			publish(app, func);
+			func_publish(app, func);
 		}
 	}
 	pthread_mutex_unlock(&app->mutex);
@@ -139,7 +140,7 @@ flexio_status flexio_func_pup_register(struct flexio_app *app, const char *dev_f
 		return fail("%s: the stub at %p is registered already", dev_func_name,
 			    (void *)(uintptr_t)host_stub_func_addr);
 	}
-	publish(app, func);
+	func_publish(app, func);
 	pthread_mutex_unlock(&app->mutex);
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -44,12 +44,12 @@ static uintptr_t key_of(enum handle_kind kind, const void *handle)
 	return (uintptr_t)handle + (uintptr_t)kind;
 }
 
-static struct handle *_Atomic *bucket_of(const void *handle)
+static struct handle *_Atomic *handle_bucket_of(const void *handle)
 {
 	return &buckets[((uintptr_t)handle * 0x9e3779b97f4a7c15ULL) >> 54];
 }
 
-static struct handle *find(struct handle *_Atomic *bucket, uintptr_t key)
+static struct handle *handle_find(struct handle *_Atomic *bucket, uintptr_t key)
 {
 	/* Pairs with the release in vb_handle_add(). */
 	struct handle *entry = atomic_load_explicit(bucket, memory_order_acquire);
@@ -63,7 +63,7 @@ static struct handle *find_handle(enum handle_kind kind, const void *handle)
 {
 	if (!handle || (uintptr_t)handle & 15)
 		return NULL;
-	return find(bucket_of(handle), key_of(kind, handle));
+	return handle_find(handle_bucket_of(handle), key_of(kind, handle));
 }
 
 static void handles_forked(void)
@@ -81,11 +81,11 @@ VB_STAGE(HANDLES, .child = handles_forked);
 
 bool vb_handle_add(enum handle_kind kind, const void *handle)
 {
-	struct handle *_Atomic *bucket = bucket_of(handle);
+	struct handle *_Atomic *bucket = handle_bucket_of(handle);
 	struct handle *entry;
 
 	pthread_mutex_lock(&adding);
-	entry = find(bucket, FREE);
+	entry = handle_find(bucket, FREE);
 	if (!entry) {
 		entry = calloc(1, sizeof(*entry));
 		if (entry) {
@@ -94,7 +94,7 @@ bool vb_handle_add(enum handle_kind kind, const void *handle)
 		}
 	}
 	if (entry)
-		/* Pairs with the acquire in find(): the object is complete. */
+		/* Pairs with the acquire in handle_find(): the object is complete. */
 		atomic_store_explicit(&entry->key, key_of(kind, handle), memory_order_release);
 	pthread_mutex_unlock(&adding);
 	if (!entry)
@@ -169,7 +169,7 @@ bool vb_handle_end(struct handle **pin)
 		pthread_cond_wait(&unpinned, &ending);
 	pthread_mutex_unlock(&ending);
 	pthread_setcancelstate(cancel, NULL);
-	/* Pairs with the acquire in find(), from vb_handle_add(). */
+	/* Pairs with the acquire in handle_find(), from vb_handle_add(). */
 	atomic_store_explicit(&entry->key, FREE, memory_order_release);
 	return true;
 }

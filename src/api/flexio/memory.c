@@ -40,8 +40,8 @@ void vb_device_info(struct flexio_process *process, struct flexio_heap_mem_info 
 					       .allocated = usage.allocated };
 }
 
-static flexio_status alloc(struct flexio_process *process, size_t size, size_t align,
-			   flexio_uintptr_t *daddr)
+static flexio_status flexio_memory_alloc(struct flexio_process *process, size_t size, size_t align,
+					 flexio_uintptr_t *daddr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_heap_mem_info info;
@@ -68,14 +68,14 @@ flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_b
 				   flexio_uintptr_t *dest_daddr_p)
 {
 	API_CALL();
-	return alloc(process, buff_bsize, VB_ARENA_ALIGN, dest_daddr_p);
+	return flexio_memory_alloc(process, buff_bsize, VB_ARENA_ALIGN, dest_daddr_p);
 }
 
 flexio_status flexio_buf_dev_memalign(struct flexio_process *process, size_t alignment,
 				      size_t buff_bsize, flexio_uintptr_t *dest_daddr_p)
 {
 	API_CALL();
-	return alloc(process, buff_bsize, alignment, dest_daddr_p);
+	return flexio_memory_alloc(process, buff_bsize, alignment, dest_daddr_p);
 }
 
 flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr_t daddr)
@@ -146,7 +146,7 @@ static int host_range(const void *haddr, struct range *range)
 	return -EFAULT;
 }
 
-static int move(const struct range *to, const struct range *from, size_t size)
+static int flexio_memory_move(const struct range *to, const struct range *from, size_t size)
 {
 	if (to->device)
 		return from->device ? vb_view_copy(to->view, from->view, size)
@@ -159,7 +159,7 @@ static flexio_status copy(const struct range *to, const struct range *from, size
 {
 	const struct range *bad = to;
 
-	if (!move(to, from, size))
+	if (!flexio_memory_move(to, from, size))
 		return FLEXIO_STATUS_SUCCESS;
 	if (!(from->device ? vb_view_is_readable(from->view, size)
 			   : vb_fault_readable(from->host, size)))
@@ -169,7 +169,7 @@ static flexio_status copy(const struct range *to, const struct range *from, size
 		    bad == to ? "written" : "read");
 }
 
-static int fill(struct vb_dpa_view to, int value, size_t size)
+static int flexio_memory_fill(struct vb_dpa_view to, int value, size_t size)
 {
 	char pattern[4096];
 	int err = 0;
@@ -193,7 +193,7 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 		return bad_handle(process, "process");
 	if (device_range(process, dest_daddr, buff_bsize, true, &dest))
 		return failed();
-	if (fill(dest.view, value, buff_bsize))
+	if (flexio_memory_fill(dest.view, value, buff_bsize))
 		return fail(
 			"process %s: %zu bytes at device address 0x%llx went while they were filled",
 			process->name, buff_bsize, (unsigned long long)dest_daddr);
@@ -201,8 +201,8 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 }
 
 /* The process is pinned. */
-static flexio_status copy_in(struct flexio_process *process, const void *src_haddr, size_t size,
-			     flexio_uintptr_t dest_daddr)
+static flexio_status flexio_memory_copy_in(struct flexio_process *process, const void *src_haddr,
+					   size_t size, flexio_uintptr_t dest_daddr)
 {
 	struct range dest, src;
 
@@ -219,7 +219,7 @@ flexio_status flexio_host2dev_memcpy(struct flexio_process *process, void *src_h
 	API_CALL();
 	if (!pin)
 		return bad_handle(process, "process");
-	return copy_in(process, src_haddr, buff_bsize, dest_daddr);
+	return flexio_memory_copy_in(process, src_haddr, buff_bsize, dest_daddr);
 }
 
 flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_haddr,
@@ -237,10 +237,10 @@ flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_ha
 		return bad_handle(process, "process");
 	if (!src_haddr)
 		return fail("src_haddr is NULL");
-	status = alloc(process, buff_bsize, VB_ARENA_ALIGN, &daddr);
+	status = flexio_memory_alloc(process, buff_bsize, VB_ARENA_ALIGN, &daddr);
 	if (status != FLEXIO_STATUS_SUCCESS)
 		return status;
-	status = copy_in(process, src_haddr, buff_bsize, daddr);
+	status = flexio_memory_copy_in(process, src_haddr, buff_bsize, daddr);
 	if (status == FLEXIO_STATUS_SUCCESS)
 		*dest_daddr_p = daddr;
 	else

@@ -25,7 +25,7 @@ enum {
 		       IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
 };
 
-static int reg(struct flexio_mkey *m, const struct flexio_mkey_attr *attr, void *host)
+static int flexio_mkey_reg(struct flexio_mkey *m, const struct flexio_mkey_attr *attr, void *host)
 {
 	uint64_t iova = attr->access & IBV_ACCESS_ZERO_BASED ? 0 : attr->daddr;
 
@@ -68,7 +68,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	if (!vb_process_hold(process, PART_MKEY))
 		goto free_mkey;
 	vb_dpa_mem_share(process->dpa, fattr->daddr, fattr->len);
-	err = reg(m, fattr, vb_view_lend(host));
+	err = flexio_mkey_reg(m, fattr, vb_view_lend(host));
 	if (err) {
 		fail("process %s: no key for %zu bytes at device address 0x%llx: %s", process->name,
 		     fattr->len, (unsigned long long)fattr->daddr, card_reason(&words, err));

@@ -2,7 +2,7 @@
 /*
  * Owns outboxes: the page through which device code rings doorbells, and what it is set to.
  *
- *	thread: sd to OUTBOX_PAGE + register --> store() --> vb_doorbell_*(guest.owner, number)
+ *	thread: sd to OUTBOX_PAGE + register --> outbox_store() --> vb_doorbell_*(guest.owner, number)
  *
  * One page serves all threads of a process: the callback is told which thread stores. What a
  * thread's outbox is set to is kept in its struct guest on the host; the id in its context is for
@@ -55,7 +55,7 @@ static int read_doorbell(struct guest *guest, uint64_t value)
 	return err;
 }
 
-static int ring(struct guest *guest, uint64_t offset, uint64_t value)
+static int outbox_ring(struct guest *guest, uint64_t offset, uint64_t value)
 {
 	uint32_t low = value & NUMBER_MASK, high = (value >> 32) & NUMBER_MASK,
 		 emu = (value >> 32) & EMU_MASK;
@@ -92,14 +92,14 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 	}
 }
 
-static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size, uint64_t value,
-		 void *arg)
+static int outbox_store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size,
+			uint64_t value, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 	struct event *event =
 		vb_event_note(&guest->events, vb_dpa_thread_state(thread)->instret, EVENT_DOORBELL,
 			      size, (uint64_t[EVENT_ARGS]){ offset, value });
-	int err = likely(size == 8) ? ring(guest, offset, value) : -EINVAL;
+	int err = likely(size == 8) ? outbox_ring(guest, offset, value) : -EINVAL;
 
 	event->result = (uint64_t)err;
 
@@ -111,8 +111,8 @@ static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int siz
 	return 0;
 }
 
-static int load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size, uint64_t *value,
-		void *arg)
+static int outbox_load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size,
+		       uint64_t *value, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
@@ -121,8 +121,8 @@ static int load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size
 	return 0;
 }
 
-static const struct vb_dpa_device_ops page_ops = { .load = load,
-						   .store = store,
+static const struct vb_dpa_device_ops page_ops = { .load = outbox_load,
+						   .store = outbox_store,
 						   .permanent = true };
 
 int vb_outbox_init(struct flexio_process *process)
@@ -181,7 +181,7 @@ bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, u
 /* ---- objects ---- */
 
 /* MAX_OUTBOXES: none is free. */
-static uint32_t take_id(struct flexio_process *process, uint8_t can)
+static uint32_t outbox_take_id(struct flexio_process *process, uint8_t can)
 {
 	uint32_t id = 1;
 
@@ -212,7 +212,7 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 		return fail("en_pcc: process %s was created without it", process->name);
 	if (!vb_process_hold(process, PART_QUEUE))
 		return failed();
-	id = take_id(process, OUTBOX_RINGS | (fattr->en_pcc ? OUTBOX_CC : 0));
+	id = outbox_take_id(process, OUTBOX_RINGS | (fattr->en_pcc ? OUTBOX_CC : 0));
 	if (id == MAX_OUTBOXES) {
 		fail("process %s has %d outboxes, its own included; there cannot be more",
 		     process->name, MAX_OUTBOXES);

@@ -112,7 +112,7 @@ void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uin
 	return vb_view_lend(vb_process_lasting(process, addr, size));
 }
 
-static void *find_memory(void *arg, uint64_t offset, uint64_t size)
+static void *flexio_process_find_memory(void *arg, uint64_t offset, uint64_t size)
 {
 	return vb_process_queue_memory(arg, offset, size);
 }
@@ -122,7 +122,8 @@ static int make_umem(struct flexio_process *process)
 	int err;
 
 	CARD_WORDS(words);
-	err = vb_umem_reg_owned(vb_verbs_dev(process->ctx), find_memory, process, &process->umem);
+	err = vb_umem_reg_owned(vb_verbs_dev(process->ctx), flexio_process_find_memory, process,
+				&process->umem);
 	if (err)
 		fail("process %s: no umem for its memory: %s", process->name,
 		     card_reason(&words, err));
@@ -151,7 +152,7 @@ static int check_abi(struct flexio_process *process)
 	return 0;
 }
 
-static int load(struct flexio_process *process)
+static int flexio_process_load(struct flexio_process *process)
 {
 	uint64_t size = process->accel->heap_size + BRK_SIZE + OTHER_SIZE;
 	struct vb_dpa_process_attr attr = { .limit = size < GUEST_LIMIT ? size : GUEST_LIMIT,
@@ -258,7 +259,7 @@ static struct flexio_process *process_memory(void)
 }
 
 /* Undo what was made, in reverse; works on a half-made process. */
-static void process_free(struct flexio_process *process)
+static void flexio_process_free(struct flexio_process *process)
 {
 	vb_flexio_debug_end(process);
 	vb_handlers_destroy(process);
@@ -299,7 +300,8 @@ static int run_init(struct flexio_process *process)
 	return vb_call_plain(process, pc, "its constructors");
 }
 
-static int process_build(struct flexio_process *process, const struct flexio_process_attr *attr)
+static int flexio_process_build(struct flexio_process *process,
+				const struct flexio_process_attr *attr)
 {
 	int err;
 
@@ -307,7 +309,7 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 	if (!err)
 		err = make_pd(process, attr ? attr->pd : NULL);
 	if (!err)
-		err = load(process);
+		err = flexio_process_load(process);
 	if (!err)
 		err = make_memory(process);
 	if (!err)
@@ -396,14 +398,14 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 		vb_app_put(app);
 		return failed();
 	}
-	if (process_build(process, process_attr)) {
+	if (flexio_process_build(process, process_attr)) {
 		/*
 		 * A call with a stale handle, of the process that had this memory before, may be in
 		 * a slot.
 		 */
 		while (process->open && !vb_calls_destroy(process))
 			sched_yield();
-		process_free(process);
+		flexio_process_free(process);
 		return failed();
 	}
 	*process_ptr = process;
@@ -496,7 +498,7 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	vb_handle_end(&uar_pin);
 	if (!process_dead(process))
 		vb_dpa_check_leaks(process->dpa);
-	process_free(process);
+	flexio_process_free(process);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

@@ -33,7 +33,7 @@ static const enum ibv_qp_type transports[] = {
 static const int known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-static void event(void *cookie, enum ibv_event_type type)
+static void flexio_qp_event(void *cookie, enum ibv_event_type type)
 {
 	struct flexio_qp *qp = cookie;
 
@@ -70,7 +70,7 @@ static flexio_status check_transport(unsigned int type)
 	return fail("%u is not a transport_type; allowed: RC, UC and UD", type);
 }
 
-static flexio_status check(const struct flexio_qp_attr *attr)
+static flexio_status flexio_qp_check(const struct flexio_qp_attr *attr)
 {
 	if (check_transport(attr->transport_type) != FLEXIO_STATUS_SUCCESS)
 		return failed();
@@ -101,8 +101,8 @@ static flexio_status check(const struct flexio_qp_attr *attr)
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-static int get_memory(struct flexio_qp *qp, const struct queue_place *place,
-		      const struct flexio_qp_attr *attr, struct vb_qp_attr *card)
+static int flexio_qp_get_memory(struct flexio_qp *qp, const struct queue_place *place,
+				const struct flexio_qp_attr *attr, struct vb_qp_attr *card)
 {
 	struct queue *queue = &qp->queue;
 	uint64_t recv = has_ring(attr) ? 1ull << (attr->log_rq_depth + RECV_SHIFT) : 0;
@@ -182,13 +182,13 @@ static int hold_rmp(struct flexio_qp *qp, const struct queue_place *place,
 	return 0;
 }
 
-static int make_card(struct flexio_qp *qp, const struct queue_place *place,
-		     const struct flexio_qp_attr *attr)
+static int flexio_qp_make_card(struct flexio_qp *qp, const struct queue_place *place,
+			       const struct flexio_qp_attr *attr)
 {
 	struct vb_qp_attr card = {
 		.type = qp->type,
 		.cookie = qp,
-		.event = event,
+		.event = flexio_qp_event,
 		.uidx = attr->user_index,
 		.owner = vb_flexio_uar_owner(qp->queue.process, place->adapter),
 	};
@@ -199,7 +199,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 	card.pd = vb_queue_pd(qp->queue.process, place, attr->pd);
 	if (!card.pd)
 		return -EINVAL;
-	err = get_memory(qp, place, attr, &card);
+	err = flexio_qp_get_memory(qp, place, attr, &card);
 	if (!err)
 		err = hold_rmp(qp, place, attr, &card);
 	if (!err)
@@ -216,7 +216,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 	return err;
 }
 
-static void qp_free(struct flexio_qp *qp)
+static void flexio_qp_free(struct flexio_qp *qp)
 {
 	if (qp->rmp)
 		vb_rmp_release(qp->rmp);
@@ -235,7 +235,7 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 		return bad_handle(process, "process");
 	if (!qp_fattr || !qp_ptr)
 		return fail("%s is NULL", !qp_fattr ? "qp_fattr" : "qp_ptr");
-	if (check(qp_fattr) || vb_queue_place(process, ibv_ctx, &place))
+	if (flexio_qp_check(qp_fattr) || vb_queue_place(process, ibv_ctx, &place))
 		return failed();
 	qp = vb_queue_new(QUEUE_QP, process, place.ctx, sizeof(*qp));
 	if (!qp)
@@ -243,7 +243,7 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 	qp->type = transports[qp_fattr->transport_type];
 	qp->access = qp_fattr->qp_access_mask;
 	qp->queue.uar = vb_flexio_uar_hold(process, qp_fattr->uar_id, place.adapter);
-	if (!qp->queue.uar || make_card(qp, &place, qp_fattr))
+	if (!qp->queue.uar || flexio_qp_make_card(qp, &place, qp_fattr))
 		goto free_qp;
 	if (!vb_queue_publish(&qp->queue))
 		goto destroy_card;
@@ -253,7 +253,7 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 destroy_card:
 	vb_qp_destroy(qp->card);
 free_qp:
-	qp_free(qp);
+	flexio_qp_free(qp);
 	return failed();
 }
 
@@ -266,7 +266,7 @@ flexio_status flexio_qp_destroy(struct flexio_qp *qp)
 		return bad_handle(qp, "QP");
 	/* Device code may ring until this returns, and then its number means nothing any more. */
 	vb_qp_destroy(qp->card);
-	qp_free(qp);
+	flexio_qp_free(qp);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -362,7 +362,7 @@ static flexio_status check_address(struct flexio_qp *qp, const struct flexio_qp_
 		    name);
 }
 
-static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_attr *attr)
+static flexio_status flexio_qp_check_modify(struct flexio_qp *qp, const struct flexio_qp_attr *attr)
 {
 	uint32_t number = vb_qp_number(qp->card);
 
@@ -398,7 +398,7 @@ static const enum ibv_qp_state states[] = {
 	[FLEXIO_QP_STATE_ERR] = IBV_QPS_ERR,
 };
 
-static const char *state_name(enum ibv_qp_state state)
+static const char *flexio_qp_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[] = {
 		[IBV_QPS_RESET] = "RST", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
@@ -436,8 +436,8 @@ static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
 	unsigned int mtu = 128u << (attr->path_mtu & 7);
 
 	if (!has_way(from, to))
-		return fail("QP 0x%x: there is no way from %s to %s", number, state_name(from),
-			    state_name(to));
+		return fail("QP 0x%x: there is no way from %s to %s", number,
+			    flexio_qp_state_name(from), flexio_qp_state_name(to));
 	if (attr->vhca_port_num > adapter->config->ports)
 		return fail("QP 0x%x: vhca_port_num is %u; %s has ports 1 to %u", number,
 			    attr->vhca_port_num, device, adapter->config->ports);
@@ -453,8 +453,8 @@ static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
 		return fail(
 			"QP 0x%x: remote_qp_num is 0x%x, next_rcv_psn 0x%x, next_send_psn 0x%x; they have 24 bits",
 			number, attr->remote_qp_num, attr->next_rcv_psn, attr->next_send_psn);
-	return fail("QP 0x%x cannot go from %s to %s: %s", number, state_name(from), state_name(to),
-		    reason);
+	return fail("QP 0x%x cannot go from %s to %s: %s", number, flexio_qp_state_name(from),
+		    flexio_qp_state_name(to), reason);
 }
 
 flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fattr,
@@ -471,7 +471,7 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 		return bad_handle(qp, "QP");
 	if (!fattr)
 		return fail("fattr is NULL");
-	if (check_modify(qp, fattr))
+	if (flexio_qp_check_modify(qp, fattr))
 		return failed();
 	from = vb_qp_state(qp->card);
 	attr.qp_state = states[fattr->next_state];

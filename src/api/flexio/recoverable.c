@@ -37,7 +37,7 @@ struct recoverable {
 
 /* ---- the key ---- */
 
-static void key_gone(struct vb_mr_watch *watch)
+static void recoverable_key_gone(struct vb_mr_watch *watch)
 {
 	struct recoverable *r = (struct recoverable *)watch;
 
@@ -46,7 +46,7 @@ static void key_gone(struct vb_mr_watch *watch)
 	vb_unlock(&r->lock);
 }
 
-static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+static void recoverable_key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	struct recoverable *r = (struct recoverable *)watch;
 
@@ -56,7 +56,7 @@ static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info
 	vb_unlock(&r->lock);
 }
 
-static bool fits(const struct vb_mr_info *info, uint64_t size)
+static bool recoverable_fits(const struct vb_mr_info *info, uint64_t size)
 {
 	return info->length == size && info->access & IBV_ACCESS_LOCAL_WRITE;
 }
@@ -66,7 +66,8 @@ static flexio_status key_watch(struct flexio_process *process, struct recoverabl
 {
 	struct vb_mr_info info;
 
-	r->watch = (struct vb_mr_watch){ .gone = key_gone, .changed = key_changed };
+	r->watch = (struct vb_mr_watch){ .gone = recoverable_key_gone,
+					 .changed = recoverable_key_changed };
 	r->live = true;
 	if (vb_mr_watch(vb_verbs_pd(process->pd), r->mkey, &r->watch, &info))
 		return fail("process %s: no memory region of its protection domain has key 0x%x",
@@ -76,7 +77,7 @@ static flexio_status key_watch(struct flexio_process *process, struct recoverabl
 		r->info = info; /* a change since then is newer */
 	info = r->info;
 	vb_unlock(&r->lock);
-	if (fits(&info, r->size))
+	if (recoverable_fits(&info, r->size))
 		return FLEXIO_STATUS_SUCCESS;
 	vb_mr_unwatch(&r->watch);
 	if (info.length != r->size)
@@ -100,7 +101,7 @@ static bool copy_out(struct flexio_process *process, struct recoverable *r)
 		size_t len = r->size - at < COPY_CHUNK ? r->size - at : COPY_CHUNK;
 
 		vb_lock(&r->lock);
-		done = r->live && fits(&r->info, r->size) &&
+		done = r->live && recoverable_fits(&r->info, r->size) &&
 		       !vb_view_read(vb_view_at(from, at), (char *)r->info.addr + at, len);
 		vb_unlock(&r->lock);
 	}
@@ -148,8 +149,8 @@ void vb_recoverables_dump(struct flexio_process *process)
 
 /* ---- allocation ---- */
 
-static flexio_status alloc(struct flexio_process *process, size_t size, uint32_t mkey,
-			   flexio_uintptr_t *daddr)
+static flexio_status recoverable_alloc(struct flexio_process *process, size_t size, uint32_t mkey,
+				       flexio_uintptr_t *daddr)
 {
 	struct recoverable *r = calloc(1, sizeof(*r));
 
@@ -190,5 +191,5 @@ flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process, s
 		return bad_handle(process, "process");
 	if (!buff_bsize || buff_bsize > SIZE_MAX - BLOCK)
 		return fail("a buffer of %zu bytes cannot be had", buff_bsize);
-	return alloc(process, buff_bsize, mkey, dest_daddr_p);
+	return recoverable_alloc(process, buff_bsize, mkey, dest_daddr_p);
 }

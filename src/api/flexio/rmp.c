@@ -21,7 +21,7 @@ enum { BUCKETS = 1024 };
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flexio_rmp *table[BUCKETS];
 
-static struct flexio_rmp **bucket_of(uint32_t number)
+static struct flexio_rmp **rmp_bucket_of(uint32_t number)
 {
 	return &table[number % BUCKETS];
 }
@@ -34,7 +34,7 @@ struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queu
 	struct flexio_rmp *rmp;
 
 	pthread_mutex_lock(&table_lock);
-	for (rmp = *bucket_of(number); rmp; rmp = rmp->next)
+	for (rmp = *rmp_bucket_of(number); rmp; rmp = rmp->next)
 		if (rmp->queue.process == process && rmp->dev == place->dev &&
 		    vb_srq_number(rmp->card) == number)
 			break;
@@ -56,9 +56,9 @@ void vb_rmp_release(struct flexio_rmp *rmp)
 	pthread_mutex_unlock(&table_lock);
 }
 
-static void table_add(struct flexio_rmp *rmp)
+static void rmp_table_add(struct flexio_rmp *rmp)
 {
-	struct flexio_rmp **bucket = bucket_of(vb_srq_number(rmp->card));
+	struct flexio_rmp **bucket = rmp_bucket_of(vb_srq_number(rmp->card));
 
 	pthread_mutex_lock(&table_lock);
 	rmp->next = *bucket;
@@ -67,9 +67,9 @@ static void table_add(struct flexio_rmp *rmp)
 }
 
 /* False: QPs use it. */
-static bool table_remove(struct flexio_rmp *rmp)
+static bool rmp_table_remove(struct flexio_rmp *rmp)
 {
-	struct flexio_rmp **link = bucket_of(vb_srq_number(rmp->card));
+	struct flexio_rmp **link = rmp_bucket_of(vb_srq_number(rmp->card));
 	bool idle;
 
 	pthread_mutex_lock(&table_lock);
@@ -84,17 +84,17 @@ static bool table_remove(struct flexio_rmp *rmp)
 
 /* ---- create and destroy ---- */
 
-static void event(void *cookie, enum ibv_event_type type)
+static void rmp_event(void *cookie, enum ibv_event_type type)
 {
 	struct flexio_rmp *rmp = cookie;
 
 	vb_queue_log_event("RMP", vb_srq_number(rmp->card), type);
 }
 
-static int make_card(struct flexio_rmp *rmp, const struct queue_place *place,
-		     const struct flexio_wq_attr *attr)
+static int rmp_make_card(struct flexio_rmp *rmp, const struct queue_place *place,
+			 const struct flexio_wq_attr *attr)
 {
-	struct vb_srq_attr card = { .anonymous = true, .cookie = rmp, .event = event };
+	struct vb_srq_attr card = { .anonymous = true, .cookie = rmp, .event = rmp_event };
 	int err;
 
 	CARD_WORDS(words);
@@ -127,7 +127,7 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 	if (!rmp)
 		return failed();
 	rmp->dev = place.dev;
-	if (make_card(rmp, &place, fattr)) {
+	if (rmp_make_card(rmp, &place, fattr)) {
 		vb_queue_free(&rmp->queue);
 		return failed();
 	}
@@ -136,7 +136,7 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 		vb_queue_free(&rmp->queue);
 		return failed();
 	}
-	table_add(rmp);
+	rmp_table_add(rmp);
 	*flexio_rmp_ptr = rmp;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -150,7 +150,7 @@ flexio_status flexio_rmp_destroy(struct flexio_rmp *flexio_rmp)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_RMP, rmp))
 		return bad_handle(rmp, "RMP");
-	if (!table_remove(rmp)) {
+	if (!rmp_table_remove(rmp)) {
 		vb_queue_revive(&rmp->queue);
 		return fail("QPs still use RMP 0x%x; destroy them first", vb_srq_number(rmp->card));
 	}

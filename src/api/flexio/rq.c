@@ -27,7 +27,7 @@ struct flexio_rq {
 	struct mlx5dv_devx_obj tir, object; /* lent to libmlx5; tir is marked when it is there */
 };
 
-static void event(void *cookie, enum ibv_event_type type)
+static void rq_event(void *cookie, enum ibv_event_type type)
 {
 	struct flexio_rq *rq = cookie;
 
@@ -107,8 +107,8 @@ int vb_raw_start(struct vb_qp *qp)
 
 /* ---- create and destroy ---- */
 
-static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
-		     const struct flexio_wq_attr *attr, struct vb_qp_attr *card)
+static int rq_make_ring(struct flexio_rq *rq, const struct queue_place *place,
+			const struct flexio_wq_attr *attr, struct vb_qp_attr *card)
 {
 	struct vb_srq_attr ring = { .pd = card->pd, .anonymous = true, .single = true };
 	int err;
@@ -129,13 +129,13 @@ static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
 	return err ? vb_queue_refused("RQ's list", place, &words, err) : 0;
 }
 
-static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint32_t cq_num,
-		     const struct flexio_wq_attr *attr)
+static int rq_make_card(struct flexio_rq *rq, const struct queue_place *place, uint32_t cq_num,
+			const struct flexio_wq_attr *attr)
 {
 	struct vb_qp_attr card = {
 		.type = IBV_QPT_RAW_PACKET,
 		.cookie = rq,
-		.event = event,
+		.event = rq_event,
 		.uidx = attr->user_index,
 		.vlan_strip = !attr->rq.vlan_strip_disable,
 		.owner = rq->queue.uar ? vb_flexio_uar_owner(rq->queue.process, place->adapter) : 0,
@@ -144,7 +144,7 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 
 	CARD_WORDS(words);
 	card.pd = vb_queue_pd(rq->queue.process, place, attr->pd);
-	err = card.pd ? make_ring(rq, place, attr, &card) : -EINVAL;
+	err = card.pd ? rq_make_ring(rq, place, attr, &card) : -EINVAL;
 	if (err)
 		return err;
 	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
@@ -195,7 +195,7 @@ static const struct vb_devx_lender tir_lender = {
 };
 
 /* It takes frames that others send, none of its own transport domain. */
-static int make_tir(struct flexio_rq *rq)
+static int rq_make_tir(struct flexio_rq *rq)
 {
 	struct vb_tir_attr attr = {
 		.rq = rq->card,
@@ -260,7 +260,7 @@ static bool hold_td(struct flexio_rq *rq, const struct queue_place *place,
 }
 
 /* Receive queues have no doorbell, so a UAR need not be named. */
-static bool hold_uar(struct flexio_rq *rq, const struct queue_place *place, uint32_t id)
+static bool rq_hold_uar(struct flexio_rq *rq, const struct queue_place *place, uint32_t id)
 {
 	if (!id)
 		return true;
@@ -284,8 +284,8 @@ static flexio_status rq_create(struct flexio_process *process, struct ibv_contex
 	if (!rq)
 		return failed();
 	pthread_mutex_init(&rq->lock, NULL);
-	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
-	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
+	if (!hold_td(rq, &place, fattr->rq.td) || !rq_hold_uar(rq, &place, fattr->uar_id) ||
+	    rq_make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
 		end_card(rq);
 		rq_free(rq);
 		return failed();
@@ -386,7 +386,7 @@ struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 		return NULL;
 	}
 	pthread_mutex_lock(&rq->lock);
-	err = rq->tir.tir ? 0 : make_tir(rq);
+	err = rq->tir.tir ? 0 : rq_make_tir(rq);
 	pthread_mutex_unlock(&rq->lock);
 	return err ? NULL : &rq->tir;
 }

@@ -22,13 +22,13 @@ enum { A0 = 10, A1, A2, A3, A7 = 17 };
 /* One ecall of a guest thread: state has its registers, and the result goes to a0. */
 typedef enum vb_dpa_action (*call_fn)(struct guest *guest, struct vb_dpa_state *state);
 
-static enum vb_dpa_action answer(struct vb_dpa_state *state, uint64_t value)
+static enum vb_dpa_action rtos_answer(struct vb_dpa_state *state, uint64_t value)
 {
 	state->x[A0] = value;
 	return VB_DPA_CONTINUE;
 }
 
-static enum vb_dpa_action end(struct guest *guest, enum thread_end how)
+static enum vb_dpa_action rtos_end(struct guest *guest, enum thread_end how)
 {
 	guest->end = how;
 	return VB_DPA_EXIT;
@@ -36,7 +36,7 @@ static enum vb_dpa_action end(struct guest *guest, enum thread_end how)
 
 static enum vb_dpa_action call_ctx(struct guest *guest, struct vb_dpa_state *state)
 {
-	return answer(state, guest->ctx_addr);
+	return rtos_answer(state, guest->ctx_addr);
 }
 
 static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *state)
@@ -45,20 +45,20 @@ static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *sta
 	struct vb_dpa_view text = { 0 };
 
 	if (!len)
-		return answer(state, 0);
+		return rtos_answer(state, 0);
 	if (len <= MESSAGE_MAX)
 		text = vb_dpa_mem_host(guest->process->dpa, state->x[A2], len, VB_DPA_READ);
 	if (vb_view_is_none(text) ||
 	    vb_streams_message(guest, state->x[A0], state->x[A1], text, len))
-		return answer(state, (uint64_t)-1);
-	return answer(state, len);
+		return rtos_answer(state, (uint64_t)-1);
+	return rtos_answer(state, len);
 }
 
 static enum vb_dpa_action call_traces(struct guest *guest, struct vb_dpa_state *state)
 {
 	int err = vb_streams_traces(guest, state->x[A0], state->x[A1], state->x[A2], state->x[A3]);
 
-	return answer(state, err ? (uint64_t)-1 : 0);
+	return rtos_answer(state, err ? (uint64_t)-1 : 0);
 }
 
 static enum vb_dpa_action call_sbrk(struct guest *guest, struct vb_dpa_state *state)
@@ -74,35 +74,36 @@ static enum vb_dpa_action call_sbrk(struct guest *guest, struct vb_dpa_state *st
 		process->brk += (uint64_t)change;
 	}
 	pthread_mutex_unlock(&process->brk_lock);
-	return answer(state, before);
+	return rtos_answer(state, before);
 }
 
 static enum vb_dpa_action call_relax(struct guest *guest, struct vb_dpa_state *state)
 {
 	state->x[A0] = 0;
 	if (!guest->lent)
-		return guest->fault && vb_call_late(guest) ? end(guest, END_TIMEOUT) : VB_DPA_YIELD;
+		return guest->fault && vb_call_late(guest) ? rtos_end(guest, END_TIMEOUT)
+							   : VB_DPA_YIELD;
 	/*
 	 * A lent host thread shares no EU with others, so it can only yield its CPU. That may take any time, so the
 	 * deadline is checked here, and not only after a number of instructions.
 	 */
 	sched_yield();
-	return vb_call_late(guest) ? end(guest, END_TIMEOUT) : VB_DPA_YIELD;
+	return vb_call_late(guest) ? rtos_end(guest, END_TIMEOUT) : VB_DPA_YIELD;
 }
 
 static enum vb_dpa_action call_reschedule(struct guest *guest, struct vb_dpa_state *state)
 {
-	return end(guest, END_RESCHEDULE);
+	return rtos_end(guest, END_RESCHEDULE);
 }
 
 static enum vb_dpa_action call_finish(struct guest *guest, struct vb_dpa_state *state)
 {
-	return end(guest, END_FINISH);
+	return rtos_end(guest, END_FINISH);
 }
 
 static enum vb_dpa_action call_retrigger(struct guest *guest, struct vb_dpa_state *state)
 {
-	return end(guest, END_RETRIGGER);
+	return rtos_end(guest, END_RETRIGGER);
 }
 
 static enum vb_dpa_action call_yield(struct guest *guest, struct vb_dpa_state *state)
@@ -120,7 +121,7 @@ static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa
 {
 	vb_guest_flush(guest);
 	vb_process_fatal(guest->process, VB_RTOS_STATUS_FINISHED);
-	return end(guest, END_PROCESS);
+	return rtos_end(guest, END_PROCESS);
 }
 
 /*
@@ -148,17 +149,18 @@ static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_thread *
 	say_end(guest, "device thread %u ended process %s with error 0x%x", guest->thread_id,
 		guest->process->name,
 		(unsigned int)atomic_load_explicit(&guest->process->status, memory_order_relaxed));
-	return end(guest, END_PROCESS);
+	return rtos_end(guest, END_PROCESS);
 }
 
 static enum vb_dpa_action call_activate(struct guest *guest, struct vb_dpa_state *state)
 {
-	return answer(state, vb_handler_trigger(guest->process, state->x[A0]) ? 0 : (uint64_t)-1);
+	return rtos_answer(state,
+			   vb_handler_trigger(guest->process, state->x[A0]) ? 0 : (uint64_t)-1);
 }
 
 static enum vb_dpa_action refusal(struct vb_dpa_state *state, bool done)
 {
-	return answer(state, done ? 0 : (uint64_t)-1);
+	return rtos_answer(state, done ? 0 : (uint64_t)-1);
 }
 
 static enum vb_dpa_action call_outbox_config(struct guest *guest, struct vb_dpa_state *state)
@@ -176,12 +178,12 @@ static enum vb_dpa_action call_counters_config(struct guest *guest, struct vb_dp
 {
 	if (!vb_counters_config(guest, state->x[A0], state->x[A1], state->x[A2]))
 		return VB_DPA_TRAP;
-	return answer(state, 0);
+	return rtos_answer(state, 0);
 }
 
 static enum vb_dpa_action call_counters_sample(struct guest *guest, struct vb_dpa_state *state)
 {
-	return vb_counters_sample(guest) ? answer(state, 0) : VB_DPA_TRAP;
+	return vb_counters_sample(guest) ? rtos_answer(state, 0) : VB_DPA_TRAP;
 }
 
 static enum vb_dpa_action call_cross_db(struct guest *guest, struct vb_dpa_state *state)
@@ -211,19 +213,19 @@ static const call_fn calls[] = {
 	[VB_RTOS_COUNTERS_SAMPLE] = call_counters_sample,
 };
 
-static enum vb_dpa_action execute(struct guest *guest, struct vb_dpa_thread *thread,
-				  struct vb_dpa_state *state)
+static enum vb_dpa_action rtos_execute(struct guest *guest, struct vb_dpa_thread *thread,
+				       struct vb_dpa_state *state)
 {
 	uint64_t number = state->x[A7];
 
 	if (number < ARRAY_SIZE(calls) && calls[number])
 		return calls[number](guest, state);
 	if (number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_WINDOW_WRITE)
-		return answer(state, vb_window_call(guest, thread, number, &state->x[A0]));
+		return rtos_answer(state, vb_window_call(guest, thread, number, &state->x[A0]));
 	if (number == VB_RTOS_ERROR)
 		return call_error(guest, thread, state);
 	if (number == VB_RTOS_PCC_TABLE)
-		return answer(state, vb_pcc_table(guest->process, state->x[A0]));
+		return rtos_answer(state, vb_pcc_table(guest->process, state->x[A0]));
 	return VB_DPA_TRAP;
 }
 
@@ -234,10 +236,10 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 	struct event *event;
 
 	if (process_dead(guest->process))
-		return end(guest, END_PROCESS);
+		return rtos_end(guest, END_PROCESS);
 	event = vb_event_note(&guest->events, state->instret, EVENT_CALL, state->x[A7],
 			      &state->x[A0]);
-	action = execute(guest, thread, state);
+	action = rtos_execute(guest, thread, state);
 	event->result = state->x[A0];
 	/* What the call did may have used up the time; slices do not see that, they count instructions. */
 	if (action == VB_DPA_CONTINUE &&
@@ -270,8 +272,8 @@ struct fault_text {
 	char text[256 + FLEXIO_MAX_NAME_LEN + VB_DPA_NAME_TEXT];
 };
 
-static const char *describe(struct fault_text *to, const struct guest *guest, int status,
-			    const struct vb_dpa_state *state)
+static const char *rtos_describe(struct fault_text *to, const struct guest *guest, int status,
+				 const struct vb_dpa_state *state)
 {
 	uint64_t offset = 0;
 	const char *name = vb_dpa_symbol_name(guest->process->dpa, state->pc, &offset);
@@ -310,7 +312,7 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 	int status = fault_status(thread, state);
 	struct fault_text text;
 
-	describe(&text, guest, status, state); /* the handler gets other registers */
+	rtos_describe(&text, guest, status, state); /* the handler gets other registers */
 	vb_crash_keep(guest, thread, state, status);
 	if (run_error_handler(guest, thread, status)) {
 		log_some(FLEXIO_LOG_LVL_WARN, "Error %s; the error handler runs", text.text);
@@ -350,7 +352,7 @@ void vb_guest_ended(struct guest *guest)
 	guest->end = END_PROCESS;
 }
 
-static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
+static void rtos_done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
@@ -408,6 +410,6 @@ static void beyond(struct vb_dpa_thread *thread, uint64_t size, void *arg)
 const struct vb_dpa_ops vb_rtos_ops = { .beyond = beyond,
 					.ecall = ecall,
 					.trap = trap,
-					.done = done,
+					.done = rtos_done,
 					.found = found,
 					.worked = worked };

@@ -17,14 +17,14 @@ struct flexio_sq {
 	__be32 no_record[2];       /* stands in where the program has none; stays 0 */
 };
 
-static void event(void *cookie, enum ibv_event_type type)
+static void sq_event(void *cookie, enum ibv_event_type type)
 {
 	struct flexio_sq *sq = cookie;
 
 	vb_queue_log_event("SQ", vb_qp_number(sq->card), type);
 }
 
-static flexio_status check(const struct flexio_wq_attr *attr)
+static flexio_status sq_check(const struct flexio_wq_attr *attr)
 {
 	if (attr->log_wq_depth > MAX_LOG_DEPTH)
 		return fail("log_wq_depth is %u; allowed: 0 to %d", attr->log_wq_depth,
@@ -43,8 +43,8 @@ static flexio_status check(const struct flexio_wq_attr *attr)
  * Device code rings with the producer index, so most programs name no record; one that is named
  * must be there.
  */
-static int get_memory(struct flexio_sq *sq, const struct queue_place *place,
-		      const struct flexio_wq_attr *attr)
+static int sq_get_memory(struct flexio_sq *sq, const struct queue_place *place,
+			 const struct flexio_wq_attr *attr)
 {
 	const struct flexio_qmem *dbr = &attr->wq_dbr_qmem;
 	struct queue *queue = &sq->queue;
@@ -58,15 +58,15 @@ static int get_memory(struct flexio_sq *sq, const struct queue_place *place,
 	return err;
 }
 
-static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint32_t cq_num,
-		     const struct flexio_wq_attr *attr)
+static int sq_make_card(struct flexio_sq *sq, const struct queue_place *place, uint32_t cq_num,
+			const struct flexio_wq_attr *attr)
 {
 	struct queue *queue = &sq->queue;
 	struct vb_qp_attr card = {
 		.type = IBV_QPT_RAW_PACKET,
 		.sq_cnt = 1u << attr->log_wq_depth,
 		.cookie = sq,
-		.event = event,
+		.event = sq_event,
 		.uidx = attr->user_index,
 		.owner = vb_flexio_uar_owner(queue->process, place->adapter),
 		.transport_domain = sq->tis ? vb_tis_domain(sq->tis) : 0,
@@ -77,7 +77,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 
 	CARD_WORDS(words);
 	card.pd = vb_queue_pd(queue->process, place, attr->pd);
-	err = card.pd ? get_memory(sq, place, attr) : -EINVAL;
+	err = card.pd ? sq_get_memory(sq, place, attr) : -EINVAL;
 	if (err)
 		return err;
 	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
@@ -103,8 +103,8 @@ static void sq_free(struct flexio_sq *sq)
 	vb_queue_free(&sq->queue);
 }
 
-static bool hold_tis(struct flexio_sq *sq, const struct queue_place *place,
-		     struct flexio_sq_tis *tis)
+static bool sq_hold_tis(struct flexio_sq *sq, const struct queue_place *place,
+			struct flexio_sq_tis *tis)
 {
 	if (!tis)
 		return true;
@@ -126,14 +126,14 @@ static flexio_status sq_create(struct flexio_process *process, struct ibv_contex
 
 	if (!fattr || !flexio_sq_ptr)
 		return fail("%s is NULL", !fattr ? "fattr" : "flexio_sq_ptr");
-	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr))
+	if (vb_queue_place(process, ibv_ctx, &place) || sq_check(fattr))
 		return failed();
 	sq = vb_queue_new(QUEUE_SQ, process, place.ctx, sizeof(*sq));
 	if (!sq)
 		return failed();
-	if (hold_tis(sq, &place, fattr->sq.tis))
+	if (sq_hold_tis(sq, &place, fattr->sq.tis))
 		sq->queue.uar = vb_flexio_uar_hold(process, fattr->uar_id, place.adapter);
-	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
+	if (!sq->queue.uar || sq_make_card(sq, &place, cq_num, fattr) ||
 	    !vb_queue_publish(&sq->queue)) {
 		sq_free(sq);
 		return failed();

@@ -118,7 +118,7 @@ static void ring_out(struct flexio_msg_stream *s, void *data, size_t len)
 	s->tail += len;
 }
 
-static void drop_oldest(struct flexio_msg_stream *s)
+static void stream_drop_oldest(struct flexio_msg_stream *s)
 {
 	uint32_t len;
 
@@ -149,18 +149,18 @@ static void say_lost(struct flexio_msg_stream *s, uint64_t lost, bool last)
 }
 
 /* False: this thread has it already, below the signal handler in which it exits. */
-static bool try_lock(pthread_mutex_t *lock)
+static bool stream_try_lock(pthread_mutex_t *lock)
 {
 	return !pthread_mutex_lock(lock);
 }
 
 /* Everything that is in the ring, without the lengths, becomes what is being written. */
-static bool take_all(struct flexio_msg_stream *s)
+static bool stream_take_all(struct flexio_msg_stream *s)
 {
 	size_t bytes = 0;
 	uint64_t lost;
 
-	if (!try_lock(&s->lock))
+	if (!stream_try_lock(&s->lock))
 		return false;
 	while (s->tail != s->head) {
 		uint32_t len;
@@ -187,7 +187,7 @@ static bool take_traces(struct flexio_msg_stream *s)
 	bool pending;
 	uint32_t n = 0;
 
-	if (!try_lock(&s->lock))
+	if (!stream_try_lock(&s->lock))
 		return false;
 	pending = vb_tracer_pending(s->tracer);
 	if (pending)
@@ -223,12 +223,12 @@ static bool write_out(struct flexio_msg_stream *s)
 			atomic_fetch_sub_explicit(&s->process->unwritten, s->out_records,
 						  memory_order_release);
 		s->out_records = 0;
-	} while (takes-- && (s->tracer ? take_traces(s) : take_all(s)));
+	} while (takes-- && (s->tracer ? take_traces(s) : stream_take_all(s)));
 	return true;
 }
 
 /* For how long calls, and who closes the stream, wait for a file. */
-static uint64_t patience(const struct flexio_msg_stream *s)
+static uint64_t stream_patience(const struct flexio_msg_stream *s)
 {
 	return s->process->accel->timeout_ns;
 }
@@ -254,7 +254,7 @@ static bool drain_until(struct flexio_msg_stream *s, uint64_t until)
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	while (try_lock(&s->drain_lock)) {
+	while (stream_try_lock(&s->drain_lock)) {
 		done = write_out(s);
 		pthread_mutex_unlock(&s->drain_lock);
 		if (done || !until || !out_wait(s, until))
@@ -272,20 +272,20 @@ static bool drain_by(struct flexio_msg_stream *s, uint64_t until)
 	bool stuck = s->has_thread && atomic_load_explicit(&s->stuck, memory_order_relaxed);
 	bool done = drain_until(s, stuck ? 0 : until);
 
-	if (done || stuck || !try_lock(&s->lock))
+	if (done || stuck || !stream_try_lock(&s->lock))
 		return done;
 	/* The stream's thread goes on trying. */
 	atomic_store_explicit(&s->stuck, true, memory_order_relaxed);
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
 	log_warn("stream %d %s: its file took nothing for %llu ms; does anything read it?", s->id,
-		 s->name, (unsigned long long)(patience(s) / 1000000));
+		 s->name, (unsigned long long)(stream_patience(s) / 1000000));
 	return false;
 }
 
 static bool drain(struct flexio_msg_stream *s)
 {
-	return drain_until(s, 0) || drain_by(s, vb_now_ns() + patience(s));
+	return drain_until(s, 0) || drain_by(s, vb_now_ns() + stream_patience(s));
 }
 
 /* The program asks, or the stream ends: what was lost is said now. */
@@ -313,7 +313,7 @@ static void wait_for_more(struct flexio_msg_stream *s)
 			break;
 }
 
-static bool is_empty(const struct flexio_msg_stream *s)
+static bool stream_is_empty(const struct flexio_msg_stream *s)
 {
 	if (atomic_load_explicit(&s->stuck, memory_order_relaxed))
 		return false;
@@ -339,7 +339,7 @@ static void *stream_thread(void *arg)
 	do {
 		pthread_mutex_lock(&s->lock);
 		s->sleeping = true;
-		while (!s->quit && is_empty(s))
+		while (!s->quit && stream_is_empty(s))
 			vb_cond_wait_until(vb_time_card(), &s->filled, &s->lock, VB_NEVER);
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_BATCH)
 			wait_for_more(s);
@@ -371,7 +371,7 @@ static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t pr
 
 	pthread_mutex_lock(&s->lock);
 	while (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC && ring_room(s) < sizeof(total) + total)
-		drop_oldest(s);
+		stream_drop_oldest(s);
 	start = s->head;
 	if (ring_room(s) < sizeof(total) + total) {
 		err = -EAGAIN;
@@ -489,7 +489,7 @@ void vb_streams_settle(struct flexio_process *process)
 
 		if (!s || s->mode != FLEXIO_MSG_DEV_SYNC_MODE_SYNC || drain_until(s, 0))
 			continue;
-		until = until ? until : vb_now_ns() + patience(s);
+		until = until ? until : vb_now_ns() + stream_patience(s);
 		drain_by(s, until);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
@@ -521,8 +521,8 @@ static void publish_levels(struct flexio_process *process)
 	vb_view_put(table, MAX_STREAMS, 1, most);
 }
 
-static flexio_status check_attr(struct flexio_process *process,
-				const flexio_msg_stream_attr_t *attr)
+static flexio_status stream_check_attr(struct flexio_process *process,
+				       const flexio_msg_stream_attr_t *attr)
 {
 	struct vb_dpa_thread_attr thread = { 0 };
 
@@ -550,7 +550,7 @@ static flexio_status check_attr(struct flexio_process *process,
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* One that try_lock() is for. */
+/* One that stream_try_lock() is for. */
 static void lock_init(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;
@@ -602,7 +602,7 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	return s;
 }
 
-static int start_thread(struct flexio_msg_stream *s)
+static int stream_start_thread(struct flexio_msg_stream *s)
 {
 	int err;
 
@@ -666,14 +666,14 @@ static flexio_status no_stream(const struct flexio_process *process, int err, bo
 static pthread_mutex_t streams_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static struct vb_list streams = { &streams, &streams };
 
-static void list_add(struct flexio_msg_stream *s)
+static void stream_list_add(struct flexio_msg_stream *s)
 {
 	pthread_mutex_lock(&streams_lock);
 	vb_list_add_tail(&streams, &s->node);
 	pthread_mutex_unlock(&streams_lock);
 }
 
-static void list_remove(struct flexio_msg_stream *s)
+static void stream_list_remove(struct flexio_msg_stream *s)
 {
 	pthread_mutex_lock(&streams_lock);
 	vb_list_del(&s->node);
@@ -689,9 +689,9 @@ static void streams_forked(void)
 
 VB_STAGE(STREAMS, .child = streams_forked);
 
-static void collect(struct flexio_msg_stream *s)
+static void stream_collect(struct flexio_msg_stream *s)
 {
-	if (!s->tracer || !try_lock(&s->lock))
+	if (!s->tracer || !stream_try_lock(&s->lock))
 		return;
 	vb_tracer_collect(s->tracer);
 	pthread_mutex_unlock(&s->lock);
@@ -702,27 +702,27 @@ void vb_streams_leave(void)
 	struct vb_list *node;
 	uint64_t until = 0; /* for all of them */
 
-	if (!try_lock(&streams_lock))
+	if (!stream_try_lock(&streams_lock))
 		return;
 	for (node = streams.next; node != &streams; node = node->next) {
 		struct flexio_msg_stream *s = container_of(node, struct flexio_msg_stream, node);
 
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC || !vb_out_is_open(&s->out))
 			continue;
-		if (!try_lock(&s->drain_lock))
+		if (!stream_try_lock(&s->drain_lock))
 			continue;
 		pthread_mutex_unlock(&s->drain_lock);
-		collect(s);
+		stream_collect(s);
 		if (drain_until(s, 0))
 			continue;
-		until = until ? until : vb_now_ns() + patience(s);
+		until = until ? until : vb_now_ns() + stream_patience(s);
 		drain_by(s, until);
 	}
 	pthread_mutex_unlock(&streams_lock);
 }
 
 /* The last moment of a stream: what the file did not take is lost. */
-static void forget(struct flexio_msg_stream *s)
+static void stream_forget(struct flexio_msg_stream *s)
 {
 	unsigned int records = s->out_records + s->records;
 
@@ -747,8 +747,8 @@ static void stream_close(struct flexio_msg_stream *s)
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	close_by(s, vb_now_ns() + patience(s));
-	list_remove(s);
+	close_by(s, vb_now_ns() + stream_patience(s));
+	stream_list_remove(s);
 	/* While it can still be handed buffers. */
 	if (s->tracer)
 		vb_tracer_stop(s->tracer);
@@ -757,7 +757,7 @@ static void stream_close(struct flexio_msg_stream *s)
 	process->streams[s->id] = NULL;
 	publish_levels(process);
 	pthread_rwlock_unlock(&process->streams_lock);
-	collect(s);
+	stream_collect(s);
 	pthread_mutex_lock(&s->lock);
 	s->quit = true;
 	pthread_mutex_unlock(&s->lock);
@@ -766,7 +766,7 @@ static void stream_close(struct flexio_msg_stream *s)
 		pthread_join(s->thread, NULL);
 	pthread_setcancelstate(cancel, NULL);
 	if (!drain_until(s, atomic_load_explicit(&s->close_by, memory_order_relaxed)))
-		forget(s);
+		stream_forget(s);
 	say_rest(s);
 	if (s->tracer) {
 		pthread_rwlock_wrlock(&process->streams_lock);
@@ -789,7 +789,7 @@ static flexio_status stream_create(struct flexio_process *process,
 		return bad_handle(process, "process");
 	if (!attr || !out)
 		return fail("%s is NULL", !attr ? "stream_fattr" : "out");
-	if (check_attr(process, attr) != FLEXIO_STATUS_SUCCESS)
+	if (stream_check_attr(process, attr) != FLEXIO_STATUS_SUCCESS)
 		return failed();
 	s = stream_new(process, attr, out);
 	err = s ? stream_open(s, attr, only_default) : -ENOMEM;
@@ -798,8 +798,8 @@ static flexio_status stream_create(struct flexio_process *process,
 			stream_free(s);
 		return no_stream(process, err, only_default, attr->data_bsize);
 	}
-	list_add(s);
-	err = start_thread(s);
+	stream_list_add(s);
+	err = stream_start_thread(s);
 	if (err)
 		fail("process %s: no thread for the stream: %s", process->name, strerror(-err));
 	if (err || !vb_handle_add(HANDLE_STREAM, s)) {
@@ -823,7 +823,7 @@ void vb_streams_destroy(struct flexio_process *process)
 	/* All at once: many files that take nothing are waited for as one is. */
 	for (unsigned int i = 0; i < MAX_STREAMS; i++)
 		if (process->streams[i])
-			close_by(process->streams[i], now + patience(process->streams[i]));
+			close_by(process->streams[i], now + stream_patience(process->streams[i]));
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
 		struct flexio_msg_stream *s = process->streams[i];
 		struct handle *pin = vb_handle_pin(HANDLE_STREAM, s);
@@ -866,7 +866,7 @@ static flexio_status stream_flush(struct flexio_msg_stream *stream)
 
 	if (!pin)
 		return bad_handle(stream, "message stream");
-	collect(stream);
+	stream_collect(stream);
 	drained = drain(stream);
 	say_rest(stream);
 	if (!drained)

@@ -241,7 +241,7 @@ flexio_status vb_tracer_check(const flexio_msg_stream_attr_t *attr)
 /* ---- memory, under streams_lock of the process for writing ---- */
 
 /* The table that device code finds through a symbol; 0 where the program has no traces. */
-static int make_table(struct flexio_process *process)
+static int flexio_tracer_make_table(struct flexio_process *process)
 {
 	uint64_t symbol, size, addr = 0;
 	int err;
@@ -345,7 +345,7 @@ struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_s
 		return NULL;
 	t->process = process;
 	t->per_buffer = (uint32_t)(attr->data_bsize / sizeof(struct vb_rtos_trace) / BUFFERS);
-	if (!copy_formats(t, attr->tracer_msg_formats) || make_table(process) ||
+	if (!copy_formats(t, attr->tracer_msg_formats) || flexio_tracer_make_table(process) ||
 	    !(t->memory = take_memory(process, id, attr->data_bsize, window))) {
 		free_formats(t);
 		free(t);
@@ -397,7 +397,7 @@ void vb_tracer_close(struct tracer *t)
 /* ---- from device code to the ring ---- */
 
 /* The ring has no room for another buffer: the oldest goes. */
-static void drop_oldest(struct tracer *t)
+static void flexio_tracer_drop_oldest(struct tracer *t)
 {
 	t->lost += t->counts[t->reading % BUFFERS] - t->printed;
 	t->printed = 0;
@@ -427,7 +427,7 @@ int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full)
 	if (full) {
 		t->filling++;
 		if (t->filling - t->reading == BUFFERS)
-			drop_oldest(t);
+			flexio_tracer_drop_oldest(t);
 		t->counts[t->filling % BUFFERS] = 0;
 	}
 	return 0;

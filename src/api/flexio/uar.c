@@ -23,14 +23,14 @@ uint64_t vb_flexio_uar_owner(const struct flexio_process *process, const struct 
 
 /* ---- those of a process, under uar_lock ---- */
 
-static struct flexio_uar **bucket_of(struct flexio_process *process, uint64_t id)
+static struct flexio_uar **flexio_uar_bucket_of(struct flexio_process *process, uint64_t id)
 {
 	return &process->uars[id % UAR_BUCKETS];
 }
 
-static struct flexio_uar *find(struct flexio_process *process, uint64_t id)
+static struct flexio_uar *flexio_uar_find(struct flexio_process *process, uint64_t id)
 {
-	struct flexio_uar *uar = *bucket_of(process, id);
+	struct flexio_uar *uar = *flexio_uar_bucket_of(process, id);
 
 	while (uar && uar->id != id)
 		uar = uar->next;
@@ -53,7 +53,7 @@ struct flexio_uar *vb_flexio_uar_hold(struct flexio_process *process, uint32_t i
 	struct flexio_uar *uar;
 
 	vb_lock(&process->uar_lock);
-	uar = find(process, id);
+	uar = flexio_uar_find(process, id);
 	if (uar && uar->adapter != adapter)
 		uar = find_extension(uar, adapter);
 	if (uar)
@@ -78,7 +78,7 @@ uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id)
 	uint64_t owner;
 
 	vb_lock(&process->uar_lock);
-	uar = find(process, id);
+	uar = flexio_uar_find(process, id);
 	owner = uar ? vb_flexio_uar_owner(process, uar->adapter) : 0;
 	vb_unlock(&process->uar_lock);
 	return owner;
@@ -99,9 +99,9 @@ static int uar_number(struct flexio_uar *uar)
 }
 
 /* 0, or the number of the extension to that adapter that is there already. */
-static uint32_t add(struct flexio_process *process, struct flexio_uar *uar)
+static uint32_t flexio_uar_add(struct flexio_process *process, struct flexio_uar *uar)
 {
-	struct flexio_uar **bucket = bucket_of(process, uar->id);
+	struct flexio_uar **bucket = flexio_uar_bucket_of(process, uar->id);
 	const struct flexio_uar *existing;
 	uint32_t id;
 
@@ -129,7 +129,7 @@ int vb_flexio_uar_init(struct flexio_process *process)
 	*uar = (struct flexio_uar){ .process = process, .adapter = vb_accel_adapter(process->ctx) };
 	err = uar_number(uar);
 	if (!err)
-		add(process, uar);
+		flexio_uar_add(process, uar);
 	return err;
 }
 
@@ -158,7 +158,7 @@ static flexio_status uar_new(struct flexio_process *process, const struct vb_ada
 		goto free_uar;
 	if (!vb_handle_add(HANDLE_UAR, uar))
 		goto give_number;
-	existing = add(process, uar);
+	existing = flexio_uar_add(process, uar);
 	if (existing) {
 		fail("UAR %u is extended to %s already, as UAR %u", base->id, adapter->config->name,
 		     existing);
@@ -241,7 +241,7 @@ static void leave_base(struct flexio_uar *uar)
 static bool unlink_uar(struct flexio_uar *uar)
 {
 	struct flexio_process *process = uar->process;
-	struct flexio_uar **link = bucket_of(process, uar->id);
+	struct flexio_uar **link = flexio_uar_bucket_of(process, uar->id);
 	bool idle;
 
 	vb_lock(&process->uar_lock);

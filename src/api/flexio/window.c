@@ -52,7 +52,7 @@ static uint64_t entity_base(unsigned int entity)
 
 /* ---- maps ---- */
 
-static void key_gone(struct vb_mr_watch *watch)
+static void flexio_window_key_gone(struct vb_mr_watch *watch)
 {
 	struct window_map *map = (struct window_map *)watch;
 	struct vb_dpa_window *dpa;
@@ -80,7 +80,7 @@ static unsigned int rights_of(const struct vb_mr_info *info)
  * No other thread ends map->dpa meanwhile: the card makes one callback at a time, and map_end()
  * waits for it.
  */
-static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+static void flexio_window_key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	struct window_map *map = (struct window_map *)watch;
 	struct vb_dpa_window *dpa;
@@ -95,14 +95,14 @@ static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info
 		err = vb_dpa_window_change(dpa, map->base + info->iova, info->length, info->addr,
 					   rights_of(info));
 	if (err || !is_mappable(info))
-		key_gone(watch);
+		flexio_window_key_gone(watch);
 }
 
 /* Under windows.lock. */
 static void map_end(struct window_map *map)
 {
 	vb_mr_unwatch(&map->watch); /* neither function is under way any more */
-	key_gone(&map->watch);
+	flexio_window_key_gone(&map->watch);
 }
 
 /* Let the guest see the region that the map watches. The key may die meanwhile. */
@@ -127,10 +127,10 @@ static int map_begin(struct window_map *map, const struct flexio_window *window,
 	bool mappable;
 	int err;
 
-	*map = (struct window_map){ .watch.gone = key_gone,
-				    .watch.changed = key_changed,
+	*map = (struct window_map){ .watch.gone = flexio_window_key_gone,
+				    .watch.changed = flexio_window_key_changed,
 				    .base = entity_base(entity) };
-	/* Before the watch: from there on only key_gone() writes it. */
+	/* Before the watch: from there on only flexio_window_key_gone() writes it. */
 	atomic_init(&map->live, true);
 	err = vb_mr_watch(vb_verbs_pd(window->pd), mkey, &map->watch, &info);
 	if (err)
@@ -148,7 +148,7 @@ static int map_begin(struct window_map *map, const struct flexio_window *window,
 
 /* ---- windows of a guest thread, under windows.lock ---- */
 
-static void detach(struct guest_window *gw)
+static void flexio_window_detach(struct guest_window *gw)
 {
 	struct guest_window **link;
 
@@ -161,7 +161,8 @@ static void detach(struct guest_window *gw)
 	map_end(&gw->maps[gw->current]);
 }
 
-static void attach(struct guest_window *gw, struct flexio_window *window, uint32_t mkey)
+static void flexio_window_attach(struct guest_window *gw, struct flexio_window *window,
+				 uint32_t mkey)
 {
 	gw->window = window;
 	gw->id = window->id;
@@ -181,11 +182,11 @@ static int configure(struct guest *guest, struct vb_dpa_thread *thread, unsigned
 	err = map_begin(&gw->maps[gw->current ^ 1], window, mkey, entity);
 	if (err)
 		return err;
-	detach(gw);
-	attach(gw, window, mkey);
+	flexio_window_detach(gw);
+	flexio_window_attach(gw, window, mkey);
 	err = map_show(&gw->maps[gw->current], guest, thread);
 	if (err)
-		detach(gw);
+		flexio_window_detach(gw);
 	return err;
 }
 
@@ -198,7 +199,7 @@ void vb_windows_release(struct guest *guest)
 {
 	pthread_mutex_lock(&windows.lock);
 	for (unsigned int i = 0; i < ARRAY_SIZE(guest->windows); i++)
-		detach(&guest->windows[i]);
+		flexio_window_detach(&guest->windows[i]);
 	pthread_mutex_unlock(&windows.lock);
 }
 
@@ -276,8 +277,8 @@ struct window_copy {
  * One piece, during which the key cannot end or change. The first one is checked for all of the
  * copy and sets *changes; the others must find the same region.
  */
-static int copy_piece(struct window_map *map, const struct window_copy *copy, uint64_t done,
-		      unsigned int *changes)
+static int flexio_window_copy_piece(struct window_map *map, const struct window_copy *copy,
+				    uint64_t done, unsigned int *changes)
 {
 	size_t len = copy->len - done < COPY_CHUNK ? copy->len - done : COPY_CHUNK;
 	struct vb_dpa_view device = vb_view_at(copy->device, done);
@@ -323,7 +324,7 @@ static int call_copy(struct guest *guest, unsigned int entity, uint64_t haddr, u
 	do {
 		uint64_t piece = len - done < COPY_CHUNK ? len - done : COPY_CHUNK;
 
-		err = copy_piece(map, &copy, done, &changes);
+		err = flexio_window_copy_piece(map, &copy, done, &changes);
 		done += COPY_CHUNK;
 		/* Gigabytes are one call: neither the end of its time nor that of the process waits for them. */
 		if (vb_call_worked(guest, WORK_CALL + (piece >> WORK_BYTES_SHIFT)))
@@ -366,7 +367,7 @@ uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint6
 /* ---- window objects ---- */
 
 /* Under windows.lock. A free id, or 0. */
-static uint32_t take_id(void)
+static uint32_t flexio_window_take_id(void)
 {
 	for (uint32_t i = 0; i < MAX_WINDOWS - 1; i++) {
 		uint32_t id = 1 + (windows.last + i) % (MAX_WINDOWS - 1);
@@ -387,7 +388,7 @@ static struct flexio_window *window_new(struct flexio_process *process, struct i
 	}
 	*w = (struct flexio_window){ .process = process, .pd = pd };
 	pthread_mutex_lock(&windows.lock);
-	w->id = take_id();
+	w->id = flexio_window_take_id();
 	if (!w->id)
 		fail("this program has %d windows; there cannot be more", MAX_WINDOWS - 1);
 	if (w->id && vb_handle_add(HANDLE_WINDOW, w)) {
@@ -437,7 +438,7 @@ flexio_status flexio_window_destroy(struct flexio_window *window)
 	pthread_mutex_lock(&windows.lock);
 	windows.table[window->id] = NULL;
 	while (window->users)
-		detach(window->users);
+		flexio_window_detach(window->users);
 	pthread_mutex_unlock(&windows.lock);
 	vb_verbs_release(window->pd->context, window->pd);
 	vb_process_release(window->process, PART_WINDOW);

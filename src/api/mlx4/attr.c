@@ -46,7 +46,8 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 	return vb_verbs_rings(context)->create_qp(context, attr, mlx4_attr);
 }
 
-static int set_allocators(struct ibv_context *context, const struct mlx4dv_ctx_allocators *attr)
+static int attr_set_allocators(struct ibv_context *context,
+			       const struct mlx4dv_ctx_allocators *attr)
 {
 	if (!attr->alloc != !attr->free)
 		return api_refuse(null, "alloc or free, but not both,");
@@ -70,7 +71,7 @@ VB_PUBLIC int mlx4dv_set_context_attr(struct ibv_context *context,
 		vb_dev_set_wq_range(vb_verbs_dev(context), *(const uint8_t *)attr);
 		return 0;
 	case MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS:
-		return set_allocators(context, attr);
+		return attr_set_allocators(context, attr);
 	default:
 		return api_refuse(unsupported_value, "attr_type", type);
 	}

@@ -10,44 +10,50 @@
 
 #include "card/queue/cq.h"
 
-static char *uar_of(struct ibv_context *context)
+static char *mlx4_objects_uar_of(struct ibv_context *context)
 {
 	return vb_verbs_rings(context)->uar_page(context);
 }
 
-static int check(const void *in, struct ibv_context *context, const void *out)
+static int mlx4_objects_check(const void *in, struct ibv_context *context, const void *out)
 {
 	if (!in || !out)
 		return -vb_refuse_null("in or out of an object");
 	if (!is_mlx4(context))
 		return -vb_refuse_not_mlx("mlx4");
 	/* Without a page there are no doorbells that a program could ring. */
-	return uar_of(context) ? 0 : -vb_refuse_unsupported("doorbells by store on this processor");
+	return mlx4_objects_uar_of(context)
+		       ? 0
+		       : -vb_refuse_unsupported("doorbells by store on this processor");
 }
 
-static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
+static int mlx4_objects_check_all(const struct mlx4dv_obj *obj, uint64_t type)
 {
 	int err = 0;
 
 	if (type & MLX4DV_OBJ_QP)
-		err = check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL, obj->qp.out);
+		err = mlx4_objects_check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL,
+					 obj->qp.out);
 	if (!err && (type & MLX4DV_OBJ_CQ))
-		err = check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL, obj->cq.out);
+		err = mlx4_objects_check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL,
+					 obj->cq.out);
 	if (!err && (type & MLX4DV_OBJ_SRQ))
-		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
+		err = mlx4_objects_check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL,
+					 obj->srq.out);
 	if (!err && (type & MLX4DV_OBJ_RWQ))
-		err = check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL, obj->rwq.out);
+		err = mlx4_objects_check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL,
+					 obj->rwq.out);
 	return err;
 }
 
-static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
+static void mlx4_objects_fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
 {
 	struct vb_verbs_qp qp;
 
 	vb_verbs_rings(in->context)->qp(in, &qp);
 	out->comp_mask = 0;
 	out->rdb = qp.rq.cnt ? qp.dbr : NULL;
-	out->sdb = (uint32_t *)(uar_of(in->context) + MLX4_SEND_DOORBELL);
+	out->sdb = (uint32_t *)(mlx4_objects_uar_of(in->context) + MLX4_SEND_DOORBELL);
 	out->doorbell_qpn = htobe32(in->qp_num << 8);
 	out->sq.wqe_cnt = qp.sq.cnt;
 	out->sq.wqe_shift = (int)qp.sq.shift;
@@ -59,7 +65,7 @@ static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
 	out->buf.length = qp.bytes;
 }
 
-static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
+static void mlx4_objects_fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
 {
 	uint64_t answered = out->comp_mask & MLX4DV_CQ_MASK_UAR;
 	struct vb_verbs_cq cq;
@@ -77,10 +83,10 @@ static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
 	out->arm_sn = (int)cq.arm_sn;
 	out->cqe_size = (int)cq.cqe_size;
 	if (answered)
-		out->cq_uar = uar_of(in->context);
+		out->cq_uar = mlx4_objects_uar_of(in->context);
 }
 
-static void fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
+static void mlx4_objects_fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
 {
 	struct vb_verbs_srq srq;
 
@@ -94,7 +100,7 @@ static void fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
 	out->db = srq.dbr;
 }
 
-static void fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
+static void mlx4_objects_fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
 {
 	struct vb_verbs_qp wq;
 
@@ -113,16 +119,16 @@ VB_PUBLIC int mlx4dv_init_obj(struct mlx4dv_obj *obj, uint64_t obj_type)
 	int err;
 
 	API_CALL(.kind = NULL);
-	err = obj ? check_all(obj, obj_type) : -vb_refuse_null("obj");
+	err = obj ? mlx4_objects_check_all(obj, obj_type) : -vb_refuse_null("obj");
 	if (err)
 		return api_fail(err);
 	if (obj_type & MLX4DV_OBJ_QP)
-		fill_qp(obj->qp.in, obj->qp.out);
+		mlx4_objects_fill_qp(obj->qp.in, obj->qp.out);
 	if (obj_type & MLX4DV_OBJ_CQ)
-		fill_cq(obj->cq.in, obj->cq.out);
+		mlx4_objects_fill_cq(obj->cq.in, obj->cq.out);
 	if (obj_type & MLX4DV_OBJ_SRQ)
-		fill_srq(obj->srq.in, obj->srq.out);
+		mlx4_objects_fill_srq(obj->srq.in, obj->srq.out);
 	if (obj_type & MLX4DV_OBJ_RWQ)
-		fill_rwq(obj->rwq.in, obj->rwq.out);
+		mlx4_objects_fill_rwq(obj->rwq.in, obj->rwq.out);
 	return 0;
 }

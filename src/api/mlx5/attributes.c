@@ -144,7 +144,7 @@ static int end_pp(struct devx_left *left)
 }
 
 /* The context of the programmer's manual: rate in kbit/s, burst in bytes, size of a packet. */
-static uint32_t word(const void *context, size_t size, size_t at)
+static uint32_t mlx5_attributes_word(const void *context, size_t size, size_t at)
 {
 	__be32 value = 0;
 
@@ -173,8 +173,9 @@ VB_PUBLIC struct mlx5dv_pp *mlx5dv_pp_alloc(struct ibv_context *context, size_t 
 	pp = calloc(1, sizeof(*pp));
 	if (!pp)
 		return api_refuse_null(memory, "the packet pacing entry");
-	burst = word(pp_context, pp_context_sz, 4);
-	err = -vb_pace_take(vb_verbs_dev(context), word(pp_context, pp_context_sz, 0),
+	burst = mlx5_attributes_word(pp_context, pp_context_sz, 4);
+	err = -vb_pace_take(vb_verbs_dev(context),
+			    mlx5_attributes_word(pp_context, pp_context_sz, 0),
 			    burst ? burst : DEFAULT_BURST, flags, &pp->dv.index);
 	if (err) {
 		free(pp);

@@ -45,7 +45,7 @@ struct field {
 	uint32_t (*get)(const struct card *card, uint32_t value);
 };
 
-static uint32_t log_of(uint64_t value)
+static uint32_t devx_caps_log_of(uint64_t value)
 {
 	uint32_t log = 0;
 
@@ -63,27 +63,27 @@ static uint32_t vhca_id(const struct card *card, uint32_t value)
 
 static uint32_t log_max_qp(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->max_qp);
+	return devx_caps_log_of(card->adapter->max_qp);
 }
 
 static uint32_t log_max_cq(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->max_cq);
+	return devx_caps_log_of(card->adapter->max_cq);
 }
 
 static uint32_t log_max_srq(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->max_srq);
+	return devx_caps_log_of(card->adapter->max_srq);
 }
 
 static uint32_t log_max_mkey(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->max_mr);
+	return devx_caps_log_of(card->adapter->max_mr);
 }
 
 static uint32_t log_max_pd(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->max_pd);
+	return devx_caps_log_of(card->adapter->max_pd);
 }
 
 static uint32_t ack_delay(const struct card *card, uint32_t value)
@@ -99,7 +99,7 @@ static uint32_t ports(const struct card *card, uint32_t value)
 /* 8 entries are 0, and each doubling is one more. */
 static uint32_t gid_table(const struct card *card, uint32_t value)
 {
-	return log_of(card->adapter->gid_table_len) - 3;
+	return devx_caps_log_of(card->adapter->gid_table_len) - 3;
 }
 
 static uint32_t gid_entries(const struct card *card, uint32_t value)
@@ -125,12 +125,12 @@ static uint32_t has(const struct card *card, uint32_t opcode)
 /* The number of queues of a kind, where there is a command for it. */
 static uint32_t log_queues(const struct card *card, uint32_t opcode)
 {
-	return devx_has((uint16_t)opcode) ? log_of(card->adapter->max_qp) : 0;
+	return devx_has((uint16_t)opcode) ? devx_caps_log_of(card->adapter->max_qp) : 0;
 }
 
 static uint32_t log_shared(const struct card *card, uint32_t opcode)
 {
-	return devx_has((uint16_t)opcode) ? log_of(card->adapter->max_srq) : 0;
+	return devx_has((uint16_t)opcode) ? devx_caps_log_of(card->adapter->max_srq) : 0;
 }
 
 static uint32_t log_domains(const struct card *card, uint32_t opcode)
@@ -181,7 +181,7 @@ static uint32_t compression_most(const struct card *card, uint32_t value)
 
 static uint32_t copy_log(const struct card *card, uint32_t value)
 {
-	return log_of(card->dv.max_wr_memcpy_length);
+	return devx_caps_log_of(card->dv.max_wr_memcpy_length);
 }
 
 static uint32_t copies(const struct card *card, uint32_t value)
@@ -196,7 +196,7 @@ static uint32_t raw_cap(const struct card *card, uint32_t bit)
 
 static uint32_t log_tso(const struct card *card, uint32_t value)
 {
-	return log_of(card->attr.tso_caps.max_tso);
+	return devx_caps_log_of(card->attr.tso_caps.max_tso);
 }
 
 static uint32_t fastest(const struct card *card, uint32_t value)
@@ -209,14 +209,14 @@ static uint32_t slowest(const struct card *card, uint32_t value)
 	return card->attr.packet_pacing_caps.qp_rate_limit_min;
 }
 
-static uint32_t paces(const struct card *card, uint32_t value)
+static uint32_t devx_caps_paces(const struct card *card, uint32_t value)
 {
 	return fastest(card, value) != 0;
 }
 
 static uint32_t log_table(const struct card *card, uint32_t value)
 {
-	return log_of(card->attr.rss_caps.max_rwq_indirection_table_size);
+	return devx_caps_log_of(card->attr.rss_caps.max_rwq_indirection_table_size);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -295,29 +295,29 @@ static const struct field fields[] = {
 	{ GENERAL, 0x1b6, 2, 1, NULL },              /* port_type: Ethernet */
 	{ GENERAL, 0x1b8, 8, 0, ports },
 	{ GENERAL, 0x1c3, 5, VB_MAX_MSG_LOG, NULL },
-	{ GENERAL, 0x1fc, 4, 1, NULL },         /* cqe_version */
-	{ GENERAL, 0x201, 1, CREATE_RQ, has },  /* eth_striding_wq */
-	{ GENERAL, 0x21a, 1, CREATE_DCT, has }, /* dct */
-	{ GENERAL, 0x21b, 1, 0, paces },        /* qos */
-	{ GENERAL, 0x21c, 1, 1, NULL },         /* eth_net_offloads */
-	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
-	{ GENERAL, 0x21e, 1, 1, NULL },         /* atomic */
-	{ GENERAL, 0x220, 1, CREATE_CQ, has },  /* cq_oi */
-	{ GENERAL, 0x221, 1, CREATE_CQ, has },  /* cq_resize */
-	{ GENERAL, 0x222, 1, CREATE_CQ, has },  /* cq_moderation */
-	{ GENERAL, 0x223, 1, CREATE_CQ, has },  /* cq_period_mode_modify */
-	{ GENERAL, 0x226, 1, CREATE_CQ, has },  /* cq_eq_remap */
-	{ GENERAL, 0x23d, 1, 1, NULL },         /* ud */
-	{ GENERAL, 0x23e, 1, 1, NULL },         /* uc */
-	{ GENERAL, 0x23f, 1, 1, NULL },         /* rc */
-	{ GENERAL, 0x240, 1, 1, NULL },         /* uar_4k */
-	{ GENERAL, 0x252, 1, 1, NULL },         /* umem_uid_0 */
-	{ GENERAL, 0x258, 8, 12, NULL },        /* log_pg_sz */
-	{ GENERAL, 0x260, 1, 1, NULL },         /* bf */
-	{ GENERAL, 0x26b, 5, 9, NULL },         /* log_bf_reg_size */
-	{ GENERAL, 0x290, 16, 1024, NULL },     /* max_wqe_sz_sq */
-	{ GENERAL, 0x2b0, 16, 1024, NULL },     /* max_wqe_sz_rq */
-	{ GENERAL, 0x2c0, 16, 0x00ff, NULL },   /* max_flow_counter, the upper bits */
+	{ GENERAL, 0x1fc, 4, 1, NULL },            /* cqe_version */
+	{ GENERAL, 0x201, 1, CREATE_RQ, has },     /* eth_striding_wq */
+	{ GENERAL, 0x21a, 1, CREATE_DCT, has },    /* dct */
+	{ GENERAL, 0x21b, 1, 0, devx_caps_paces }, /* qos */
+	{ GENERAL, 0x21c, 1, 1, NULL },            /* eth_net_offloads */
+	{ GENERAL, 0x21d, 1, 1, NULL },            /* roce */
+	{ GENERAL, 0x21e, 1, 1, NULL },            /* atomic */
+	{ GENERAL, 0x220, 1, CREATE_CQ, has },     /* cq_oi */
+	{ GENERAL, 0x221, 1, CREATE_CQ, has },     /* cq_resize */
+	{ GENERAL, 0x222, 1, CREATE_CQ, has },     /* cq_moderation */
+	{ GENERAL, 0x223, 1, CREATE_CQ, has },     /* cq_period_mode_modify */
+	{ GENERAL, 0x226, 1, CREATE_CQ, has },     /* cq_eq_remap */
+	{ GENERAL, 0x23d, 1, 1, NULL },            /* ud */
+	{ GENERAL, 0x23e, 1, 1, NULL },            /* uc */
+	{ GENERAL, 0x23f, 1, 1, NULL },            /* rc */
+	{ GENERAL, 0x240, 1, 1, NULL },            /* uar_4k */
+	{ GENERAL, 0x252, 1, 1, NULL },            /* umem_uid_0 */
+	{ GENERAL, 0x258, 8, 12, NULL },           /* log_pg_sz */
+	{ GENERAL, 0x260, 1, 1, NULL },            /* bf */
+	{ GENERAL, 0x26b, 5, 9, NULL },            /* log_bf_reg_size */
+	{ GENERAL, 0x290, 16, 1024, NULL },        /* max_wqe_sz_sq */
+	{ GENERAL, 0x2b0, 16, 1024, NULL },        /* max_wqe_sz_rq */
+	{ GENERAL, 0x2c0, 16, 0x00ff, NULL },      /* max_flow_counter, the upper bits */
 	{ GENERAL, 0x323, 5, ALLOC_TRANSPORT_DOMAIN, log_domains },
 	{ GENERAL, 0x32b, 5, 0, log_max_pd },
 	{ GENERAL, 0x348, 8, DEVX_LOG_COUNTERS_QUERIED, NULL }, /* log_max_flow_counter_bulk */
@@ -385,9 +385,9 @@ static const struct field fields[] = {
 	FLOW_PROPERTIES(NIC_FLOW, 0x800, 0),
 	FLOW_PROPERTIES(ESW_FLOW, 0x200, 0),
 
-	{ QOS, 0x0, 1, 0, paces },             /* packet_pacing */
-	{ QOS, 0x5, 1, 0, paces },             /* packet_pacing_burst_bound */
-	{ QOS, 0xb, 1, 0, paces },             /* packet_pacing_uid: by mlx5dv_pp_alloc() */
+	{ QOS, 0x0, 1, 0, devx_caps_paces },   /* packet_pacing */
+	{ QOS, 0x5, 1, 0, devx_caps_paces },   /* packet_pacing_burst_bound */
+	{ QOS, 0xb, 1, 0, devx_caps_paces },   /* packet_pacing_uid: by mlx5dv_pp_alloc() */
 	{ QOS, 0x40, 32, 0, fastest },         /* packet_pacing_max_rate, kbit/s */
 	{ QOS, 0x60, 32, 0, slowest },         /* packet_pacing_min_rate */
 	{ QOS, 0x90, 16, VB_PACES - 1, NULL }, /* packet_pacing_rate_table_size */

@@ -102,7 +102,7 @@ static void signal_one(struct devx_channel *channel)
 		return;
 }
 
-static void settle(struct devx_channel *channel)
+static void devx_channel_settle(struct devx_channel *channel)
 {
 	VB_NO_CANCEL;
 	struct pollfd pfd = { .fd = channel->fd, .events = POLLIN };
@@ -115,13 +115,13 @@ static void settle(struct devx_channel *channel)
 		return;
 }
 
-static void lock(struct devx_channel *channel)
+static void devx_channel_lock(struct devx_channel *channel)
 {
 	vb_card_enter();
 	pthread_mutex_lock(&channel->mutex);
 }
 
-static void unlock(struct devx_channel *channel)
+static void devx_channel_unlock(struct devx_channel *channel)
 {
 	pthread_mutex_unlock(&channel->mutex);
 	vb_card_leave();
@@ -134,7 +134,7 @@ int devx_channel_add(struct devx_channel *channel, const void *head, size_t head
 	struct devx_message *message = NULL;
 	int err = -EAGAIN;
 
-	lock(channel);
+	devx_channel_lock(channel);
 	if (channel->bytes + len <= most) {
 		message = make_message(channel, len);
 		err = message ? 0 : -ENOMEM;
@@ -148,39 +148,39 @@ int devx_channel_add(struct devx_channel *channel, const void *head, size_t head
 		channel->bytes += len;
 		signal_one(channel);
 	}
-	unlock(channel);
+	devx_channel_unlock(channel);
 	return err;
 }
 
 void devx_channel_add_once(struct devx_channel *channel, struct devx_message *message)
 {
-	lock(channel);
+	devx_channel_lock(channel);
 	if (!message->queued) {
 		vb_list_add_tail(&channel->messages, &message->node);
 		message->queued = true;
 		channel->bytes += message->len;
 		signal_one(channel);
 	}
-	unlock(channel);
+	devx_channel_unlock(channel);
 }
 
 void devx_channel_withdraw(struct devx_channel *channel, struct devx_message *message)
 {
-	lock(channel);
+	devx_channel_lock(channel);
 	if (message->queued) {
 		remove_message(channel, message);
-		settle(channel);
+		devx_channel_settle(channel);
 	}
-	unlock(channel);
+	devx_channel_unlock(channel);
 }
 
 void devx_channel_overflow(struct devx_channel *channel)
 {
-	lock(channel);
+	devx_channel_lock(channel);
 	if (!channel->overflow)
 		signal_one(channel);
 	channel->overflow = true;
-	unlock(channel);
+	devx_channel_unlock(channel);
 }
 
 /* -ENODATA: there is none. */
@@ -189,7 +189,7 @@ static ssize_t take_now(struct devx_channel *channel, void *to, size_t len, int 
 	struct devx_message *message;
 	ssize_t got = -ENODATA;
 
-	lock(channel);
+	devx_channel_lock(channel);
 	message = container_of(channel->messages.next, struct devx_message, node);
 	if (channel->overflow) {
 		channel->overflow = false;
@@ -201,8 +201,8 @@ static ssize_t take_now(struct devx_channel *channel, void *to, size_t len, int 
 		memcpy(to, message->bytes, message->len);
 		remove_message(channel, message);
 	}
-	settle(channel);
-	unlock(channel);
+	devx_channel_settle(channel);
+	devx_channel_unlock(channel);
 	return got;
 }
 

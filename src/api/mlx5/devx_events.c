@@ -215,8 +215,8 @@ static void free_subscriptions(struct subscription *list)
 	}
 }
 
-static struct subscription *make(struct event_channel *channel, enum vb_mlx5_event type,
-				 uint64_t cookie, int fd, struct subscription *next)
+static struct subscription *devx_events_make(struct event_channel *channel, enum vb_mlx5_event type,
+					     uint64_t cookie, int fd, struct subscription *next)
 {
 	struct subscription *sub = calloc(1, sizeof(*sub));
 
@@ -243,7 +243,7 @@ static int subscribe(struct event_channel *channel, struct mlx5dv_devx_obj *obj,
 	struct subscription *list = NULL, *last = NULL;
 
 	for (size_t i = 0; of && i < count; i++) {
-		struct subscription *sub = make(channel, events[i], cookie, fd, list);
+		struct subscription *sub = devx_events_make(channel, events[i], cookie, fd, list);
 
 		if (!sub) {
 			if (list)

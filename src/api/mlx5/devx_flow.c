@@ -67,7 +67,7 @@ int devx_flow_refuse(struct devx_cmd *cmd, int err, const char *why)
 }
 
 /* Numbers are not given again soon, as those of other objects. */
-static uint32_t next_number(void)
+static uint32_t devx_flow_next_number(void)
 {
 	static _Atomic uint32_t next;
 
@@ -145,7 +145,8 @@ static int set_miss(struct devx_cmd *cmd, struct devx_flow_table *table, const u
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static int make_table(struct devx_cmd *cmd, enum vb_steer_kind kind, struct devx_flow_table *table)
+static int devx_flow_make_table(struct devx_cmd *cmd, enum vb_steer_kind kind,
+				struct devx_flow_table *table)
 {
 	uint32_t level = get(cmd->in, CONTEXT + LEVEL, 8);
 	int err;
@@ -186,13 +187,13 @@ static int create_table(struct devx_cmd *cmd)
 	table->type = get(cmd->in, TABLE_TYPE, 8);
 	table->log_size = log_size;
 	memcpy(table->context, cmd->in + CONTEXT / 8, FLOW_CONTEXT_BYTES);
-	err = make_table(cmd, kind, table);
+	err = devx_flow_make_table(cmd, kind, table);
 	if (err) {
 		free(table);
 		return err;
 	}
 	cmd->obj->data = table;
-	cmd->obj->number = next_number();
+	cmd->obj->number = devx_flow_next_number();
 	return 0;
 }
 
@@ -272,8 +273,8 @@ static int destroy_table(struct devx_cmd *cmd)
 /* --- groups ----------------------------------------------------------------------------------- */
 
 /* Under the table's lock. Two groups whose order would be lost are as bad as two in one place. */
-static bool is_free(const struct devx_flow_table *table, uint32_t first, uint32_t last,
-		    uint32_t shift)
+static bool devx_flow_is_free(const struct devx_flow_table *table, uint32_t first, uint32_t last,
+			      uint32_t shift)
 {
 	for (const struct devx_flow_group *g = table->groups; g; g = g->next)
 		if ((first <= g->last && g->first <= last) || first >> shift == g->first >> shift)
@@ -294,7 +295,7 @@ static int make_group(struct devx_cmd *cmd, struct devx_flow_table *table,
 	if (err)
 		return devx_flow_refuse(cmd, err, why);
 	vb_lock(&table->lock);
-	room = is_free(table, group->first, group->last, shift);
+	room = devx_flow_is_free(table, group->first, group->last, shift);
 	if (room) {
 		group->next = table->groups;
 		table->groups = group;
@@ -307,7 +308,7 @@ static int make_group(struct devx_cmd *cmd, struct devx_flow_table *table,
 			   vb_refuse_combination("another group has indices of this one"));
 }
 
-static int check_group(struct devx_cmd *cmd, const struct devx_flow_table *table)
+static int devx_flow_check_group(struct devx_cmd *cmd, const struct devx_flow_table *table)
 {
 	uint32_t first = get(cmd->in, FIRST_INDEX, 32), last = get(cmd->in, LAST_INDEX, 32);
 
@@ -333,7 +334,7 @@ static int create_group(struct devx_cmd *cmd)
 
 	if (!table)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_value("table_id", id));
-	err = check_group(cmd, table->data);
+	err = devx_flow_check_group(cmd, table->data);
 	if (!err) {
 		group = calloc(1, sizeof(*group));
 		err = group ? 0 : vb_refuse_memory("the flow group");
@@ -352,7 +353,7 @@ static int create_group(struct devx_cmd *cmd)
 		return err;
 	}
 	cmd->obj->data = group;
-	cmd->obj->number = next_number();
+	cmd->obj->number = devx_flow_next_number();
 	return 0;
 }
 

@@ -4,14 +4,14 @@
 #include "devx_flow.h"
 #include "mlx5.h"
 
-static uint32_t next_number(void)
+static uint32_t devx_flow_action_next_number(void)
 {
 	static _Atomic uint32_t next = 1;
 
 	return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 
-static int make(struct devx_cmd *cmd, const struct vb_steer_action_attr *attr)
+static int devx_flow_action_make(struct devx_cmd *cmd, const struct vb_steer_action_attr *attr)
 {
 	struct vb_steer_action *action;
 	const char *why = NULL;
@@ -20,11 +20,11 @@ static int make(struct devx_cmd *cmd, const struct vb_steer_action_attr *attr)
 	if (err)
 		return devx_flow_refuse(cmd, err, why);
 	cmd->obj->data = action;
-	cmd->obj->number = next_number();
+	cmd->obj->number = devx_flow_action_next_number();
 	return 0;
 }
 
-static int destroy(struct devx_cmd *cmd)
+static int devx_flow_action_destroy(struct devx_cmd *cmd)
 {
 	return vb_steer_action_destroy(cmd->obj->data) ? vb_refuse_busy("flow entries") : 0;
 }
@@ -49,7 +49,7 @@ static int alloc_modify(struct devx_cmd *cmd)
 	if (cmd->inlen < MODIFY_ACTIONS + ACTION_BYTES * (size_t)count)
 		return devx_refuse(cmd, DEVX_BAD_INP_LEN,
 				   vb_refuse_combination("the command ends before its actions"));
-	return make(cmd, &attr);
+	return devx_flow_action_make(cmd, &attr);
 }
 
 /* --- tunnels ---------------------------------------------------------------------------------- */
@@ -81,17 +81,17 @@ static int alloc_reformat(struct devx_cmd *cmd)
 		return devx_refuse(cmd, DEVX_BAD_INP_LEN,
 				   vb_refuse_combination("the command ends before its data"));
 	attr.reformat.type = types[type];
-	return make(cmd, &attr);
+	return devx_flow_action_make(cmd, &attr);
 }
 
 const struct devx_row devx_flow_action_rows[] = {
 	{ "ALLOC_PACKET_REFORMAT_CONTEXT", 0x93d, 0, DEVX_CREATE, VB_DEVX_REFORMAT, REFORMAT_DATA,
 	  16, DEVX_OBJECT_ID, alloc_reformat },
 	{ "DEALLOC_PACKET_REFORMAT_CONTEXT", 0x93e, 0, DEVX_DESTROY, VB_DEVX_REFORMAT, 16, 16,
-	  DEVX_OBJECT_ID, destroy },
+	  DEVX_OBJECT_ID, devx_flow_action_destroy },
 	{ "ALLOC_MODIFY_HEADER_CONTEXT", 0x940, 0, DEVX_CREATE, VB_DEVX_MODIFY_HEADER,
 	  MODIFY_ACTIONS, 16, DEVX_OBJECT_ID, alloc_modify },
 	{ "DEALLOC_MODIFY_HEADER_CONTEXT", 0x941, 0, DEVX_DESTROY, VB_DEVX_MODIFY_HEADER, 16, 16,
-	  DEVX_OBJECT_ID, destroy },
+	  DEVX_OBJECT_ID, devx_flow_action_destroy },
 	{ 0 },
 };

@@ -95,8 +95,9 @@ static void free_parts(struct parts *p)
 	free(p);
 }
 
-static int make_own(struct devx_cmd *cmd, struct parts *p, const struct vb_steer_action_attr *attr,
-		    struct vb_steer_action **out)
+static int devx_flow_entry_make_own(struct devx_cmd *cmd, struct parts *p,
+				    const struct vb_steer_action_attr *attr,
+				    struct vb_steer_action **out)
 {
 	const char *why = NULL;
 	int err = vb_steer_action_create(attr, out, &why);
@@ -111,15 +112,15 @@ static int make_own(struct devx_cmd *cmd, struct parts *p, const struct vb_steer
 static int use_own(struct devx_cmd *cmd, struct parts *p, const struct vb_steer_action_attr *attr)
 {
 	struct vb_steer_action *action;
-	int err = make_own(cmd, p, attr, &action);
+	int err = devx_flow_entry_make_own(cmd, p, attr, &action);
 
 	if (!err)
 		p->used[p->num_used++] = action;
 	return err;
 }
 
-static int hold(struct devx_cmd *cmd, struct parts *p, enum vb_devx_kind kind, uint32_t number,
-		const char *what, struct mlx5dv_devx_obj **out)
+static int devx_flow_entry_hold(struct devx_cmd *cmd, struct parts *p, enum vb_devx_kind kind,
+				uint32_t number, const char *what, struct mlx5dv_devx_obj **out)
 {
 	struct mlx5dv_devx_obj *obj = devx_get(cmd->context, kind, number);
 
@@ -134,7 +135,7 @@ static int use_context(struct devx_cmd *cmd, struct parts *p, enum vb_devx_kind 
 		       uint32_t number, const char *what)
 {
 	struct mlx5dv_devx_obj *obj = NULL;
-	int err = hold(cmd, p, kind, number, what, &obj);
+	int err = devx_flow_entry_hold(cmd, p, kind, number, what, &obj);
 
 	if (!err)
 		p->used[p->num_used++] = devx_flow_context(obj);
@@ -237,7 +238,8 @@ static int read_destination(struct devx_cmd *cmd, const struct devx_flow_table *
 		err = read_tir(cmd, table, p, number, &attr);
 		break;
 	case TO_TABLE:
-		err = hold(cmd, p, VB_DEVX_FLOW_TABLE, number, "destination_id", &obj);
+		err = devx_flow_entry_hold(cmd, p, VB_DEVX_FLOW_TABLE, number, "destination_id",
+					   &obj);
 		if (!err) {
 			attr.what = VB_STEER_DO_TABLE;
 			attr.table = ((struct devx_flow_table *)obj->data)->card;
@@ -249,7 +251,7 @@ static int read_destination(struct devx_cmd *cmd, const struct devx_flow_table *
 	}
 	if (!err && get(cmd->in, at + 0x21, 1))
 		err = vb_refuse_unsupported("a reformat of one destination");
-	return err ? err : make_own(cmd, p, &attr, &branch->dest);
+	return err ? err : devx_flow_entry_make_own(cmd, p, &attr, &branch->dest);
 }
 
 static int read_destinations(struct devx_cmd *cmd, const struct devx_flow_table *table,
@@ -349,7 +351,8 @@ static int read_actions(struct devx_cmd *cmd, const struct devx_flow_table *tabl
 }
 
 /* The rule of the command in cmd, in a group. */
-static int make_rule(struct devx_cmd *cmd, const struct devx_flow_group *group, struct parts **out)
+static int devx_flow_entry_make_rule(struct devx_cmd *cmd, const struct devx_flow_group *group,
+				     struct parts **out)
 {
 	const struct devx_flow_table *table = group->table->data;
 	uint8_t value[FLOW_MATCH_BYTES];
@@ -381,7 +384,7 @@ static int make_rule(struct devx_cmd *cmd, const struct devx_flow_group *group, 
 /* --- commands --------------------------------------------------------------------------------- */
 
 /* The group that the command names, held; NULL after a refusal. */
-static struct mlx5dv_devx_obj *find_group(struct devx_cmd *cmd, int *err)
+static struct mlx5dv_devx_obj *devx_flow_entry_find_group(struct devx_cmd *cmd, int *err)
 {
 	uint32_t id = get(cmd->in, GROUP_ID, 32), index = get(cmd->in, FLOW_INDEX, 32);
 	struct mlx5dv_devx_obj *obj = devx_get(cmd->context, VB_DEVX_FLOW_GROUP, id);
@@ -401,7 +404,7 @@ static struct mlx5dv_devx_obj *find_group(struct devx_cmd *cmd, int *err)
 	return *err ? NULL : obj;
 }
 
-static bool add_entry(struct devx_flow_group *group, struct devx_flow_entry *entry)
+static bool devx_flow_entry_add_entry(struct devx_flow_group *group, struct devx_flow_entry *entry)
 {
 	struct devx_flow_entry *e;
 
@@ -416,7 +419,8 @@ static bool add_entry(struct devx_flow_group *group, struct devx_flow_entry *ent
 	return !e;
 }
 
-static void remove_entry(struct devx_flow_group *group, struct devx_flow_entry *entry)
+static void devx_flow_entry_remove_entry(struct devx_flow_group *group,
+					 struct devx_flow_entry *entry)
 {
 	struct devx_flow_entry **at;
 
@@ -446,7 +450,7 @@ static int set_entry(struct devx_cmd *cmd)
 
 	if (get(cmd->in, DEVX_OP_MOD, 16))
 		return vb_refuse_value("op_mod", get(cmd->in, DEVX_OP_MOD, 16));
-	group = find_group(cmd, &err);
+	group = devx_flow_entry_find_group(cmd, &err);
 	if (!group)
 		return err;
 	entry = calloc(1, sizeof(*entry));
@@ -454,15 +458,15 @@ static int set_entry(struct devx_cmd *cmd)
 	if (!err) {
 		entry->group = group;
 		entry->index = get(cmd->in, FLOW_INDEX, 32);
-		if (!add_entry(group->data, entry))
+		if (!devx_flow_entry_add_entry(group->data, entry))
 			err = devx_refuse(cmd, DEVX_RES_BUSY,
 					  vb_refuse_combination("another entry has this index"));
 	}
 	if (err)
 		goto put_group;
-	err = make_rule(cmd, group->data, &entry->parts);
+	err = devx_flow_entry_make_rule(cmd, group->data, &entry->parts);
 	if (err) {
-		remove_entry(group->data, entry);
+		devx_flow_entry_remove_entry(group->data, entry);
 		goto put_group;
 	}
 	keep_context(entry, cmd);
@@ -564,7 +568,7 @@ static int modify_entry(struct devx_cmd *cmd)
 
 	if (get(cmd->in, DEVX_OP_MOD, 16) != 1)
 		return vb_refuse_value("op_mod", get(cmd->in, DEVX_OP_MOD, 16));
-	group = find_group(cmd, &err);
+	group = devx_flow_entry_find_group(cmd, &err);
 	if (!group)
 		return err;
 	if (group != entry->group)
@@ -577,7 +581,7 @@ static int modify_entry(struct devx_cmd *cmd)
 		whole.inlen = merge(entry, cmd, merged);
 		vb_unlock(&entry->lock);
 		whole.in = merged;
-		err = make_rule(&whole, group->data, &parts);
+		err = devx_flow_entry_make_rule(&whole, group->data, &parts);
 		if (err)
 			cmd->status = whole.status;
 	}
@@ -615,7 +619,7 @@ static int delete_entry(struct devx_cmd *cmd)
 	struct devx_flow_entry *entry = cmd->obj->data;
 
 	free_parts(entry->parts);
-	remove_entry(entry->group->data, entry);
+	devx_flow_entry_remove_entry(entry->group->data, entry);
 	devx_put(entry->group);
 	free(entry);
 	return 0;

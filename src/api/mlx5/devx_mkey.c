@@ -68,7 +68,7 @@ struct mkey {
 	uint8_t context[MKC_BYTES];
 };
 
-static unsigned int access_of(const uint8_t *mkc)
+static unsigned int devx_mkey_access_of(const uint8_t *mkc)
 {
 	return (get(mkc, MKC_LOCAL_WRITE, 1) ? IBV_ACCESS_LOCAL_WRITE : 0) |
 	       (get(mkc, MKC_REMOTE_WRITE, 1) ? IBV_ACCESS_REMOTE_WRITE : 0) |
@@ -76,29 +76,30 @@ static unsigned int access_of(const uint8_t *mkc)
 	       (get(mkc, MKC_ATOMIC, 1) ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-static uint32_t mode_of(const uint8_t *mkc)
+static uint32_t devx_mkey_mode_of(const uint8_t *mkc)
 {
 	return get(mkc, MKC_MODE_4_2, 3) << 2 | get(mkc, MKC_MODE_1_0, 2);
 }
 
-static bool is_free(const uint8_t *mkc)
+static bool devx_mkey_is_free(const uint8_t *mkc)
 {
-	return mode_of(mkc) == MODE_KLM && get(mkc, MKC_FREE, 1) && get(mkc, MKC_UMR, 1);
+	return devx_mkey_mode_of(mkc) == MODE_KLM && get(mkc, MKC_FREE, 1) && get(mkc, MKC_UMR, 1);
 }
 
 /* A list of pieces is in the command. */
 static bool is_list(const uint8_t *mkc)
 {
-	return (mode_of(mkc) == MODE_KLM || mode_of(mkc) == MODE_KSM) && !get(mkc, MKC_FREE, 1);
+	return (devx_mkey_mode_of(mkc) == MODE_KLM || devx_mkey_mode_of(mkc) == MODE_KSM) &&
+	       !get(mkc, MKC_FREE, 1);
 }
 
 static int check_mode(const uint8_t *mkc)
 {
-	uint32_t mode = mode_of(mkc);
+	uint32_t mode = devx_mkey_mode_of(mkc);
 
 	if (mode == MODE_MTT && !get(mkc, MKC_FREE, 1) && !get(mkc, MKC_UMR, 1))
 		return 0;
-	if (is_free(mkc) || is_list(mkc))
+	if (devx_mkey_is_free(mkc) || is_list(mkc))
 		return 0;
 	return vb_refuse_unsupported_value("free, umr_en and access_mode", mode);
 }
@@ -113,21 +114,21 @@ static int check_list(struct devx_cmd *cmd, const uint8_t *mkc)
 	if (cmd->inlen < CREATE_BYTES + (uint64_t)PIECE_BYTES * count)
 		return devx_refuse(cmd, DEVX_BAD_INP_LEN,
 				   vb_refuse_combination("the command ends before its list"));
-	if (mode_of(mkc) == MODE_KSM && (!log || log > MOST_PIECE_LOG))
+	if (devx_mkey_mode_of(mkc) == MODE_KSM && (!log || log > MOST_PIECE_LOG))
 		return vb_refuse_range("log_page_size", log, 1, MOST_PIECE_LOG);
 	return 0;
 }
 
-static int check(struct devx_cmd *cmd, const uint8_t *mkc)
+static int devx_mkey_check(struct devx_cmd *cmd, const uint8_t *mkc)
 {
 	uint32_t pieces = get(mkc, MKC_PIECES, 32), qpn = get(mkc, MKC_QPN, 24);
 	int err = check_mode(mkc);
 
 	if (err)
 		return err;
-	if (get(cmd->in, UMEM_VALID, 1) != (mode_of(mkc) == MODE_MTT))
+	if (get(cmd->in, UMEM_VALID, 1) != (devx_mkey_mode_of(mkc) == MODE_MTT))
 		return vb_refuse_value("mkey_umem_valid", get(cmd->in, UMEM_VALID, 1));
-	if (mode_of(mkc) != MODE_MTT && (!pieces || pieces > MOST_PIECES))
+	if (devx_mkey_mode_of(mkc) != MODE_MTT && (!pieces || pieces > MOST_PIECES))
 		return vb_refuse_range("translations_octword_size", pieces, 1, MOST_PIECES);
 	if (get(mkc, MKC_LENGTH64, 1))
 		return vb_refuse_unsupported("a key over all addresses (length64)");
@@ -135,7 +136,7 @@ static int check(struct devx_cmd *cmd, const uint8_t *mkc)
 		return vb_refuse_unsupported("signatures and encryption (bsf_en, crypto_en)");
 	if (qpn && qpn != ANY_QP)
 		return vb_refuse_unsupported("a key of one queue pair");
-	if (!is_free(mkc) && !get64(mkc, MKC_LENGTH))
+	if (!devx_mkey_is_free(mkc) && !get64(mkc, MKC_LENGTH))
 		return vb_refuse_value("len", 0);
 	return is_list(mkc) ? check_list(cmd, mkc) : 0;
 }
@@ -150,17 +151,18 @@ static bool is_padding(const uint8_t *piece, uint32_t mode)
  * The pieces of a list, which drivers pad to four with zeros. A piece without key or length in
  * between, or fewer bytes than the key has, would be holes.
  */
-static int read_list(const struct devx_cmd *cmd, const uint8_t *mkc, struct vb_mkey_piece *piece,
-		     uint16_t *count)
+static int devx_mkey_read_list(const struct devx_cmd *cmd, const uint8_t *mkc,
+			       struct vb_mkey_piece *piece, uint16_t *count)
 {
 	uint32_t all = get(cmd->in, LIST_COUNT, 32), log = get(mkc, MKC_PIECE_LOG, 5), n = 0;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < all; i++) {
 		const uint8_t *at = cmd->in + LIST / 8 + (size_t)PIECE_BYTES * i;
-		uint32_t len = mode_of(mkc) == MODE_KSM ? 1u << log : get(at, PIECE_LENGTH, 32);
+		uint32_t len =
+			devx_mkey_mode_of(mkc) == MODE_KSM ? 1u << log : get(at, PIECE_LENGTH, 32);
 
-		if (is_padding(at, mode_of(mkc)))
+		if (is_padding(at, devx_mkey_mode_of(mkc)))
 			continue;
 		if (n != i || !get(at, PIECE_KEY, 32))
 			return vb_refuse_value("mkey of a piece", 0);
@@ -181,7 +183,7 @@ static int read_list(const struct devx_cmd *cmd, const uint8_t *mkc, struct vb_m
  * Without a umem. Work requests may change it where umr_en is set: its low byte too, as UMR of the
  * manual has it; peers may invalidate it where en_rinval is set.
  */
-static int make_indirect(struct devx_cmd *cmd, struct vb_pd *pd, struct mkey *mkey)
+static int devx_mkey_make_indirect(struct devx_cmd *cmd, struct vb_pd *pd, struct mkey *mkey)
 {
 	const uint8_t *mkc = mkey->context;
 	struct vb_mkey_piece *piece = NULL;
@@ -193,13 +195,13 @@ static int make_indirect(struct devx_cmd *cmd, struct vb_pd *pd, struct mkey *mk
 		.variant = (uint8_t)get(mkc, MKC_VARIANT, 8),
 		.start = get64(mkc, MKC_START),
 		.length = get64(mkc, MKC_LENGTH),
-		.access = access_of(mkc),
+		.access = devx_mkey_access_of(mkc),
 	};
 	int err = 0;
 
 	if (is_list(mkc)) {
 		attr.piece = piece = malloc(get(cmd->in, LIST_COUNT, 32) * sizeof(*piece));
-		err = piece ? read_list(cmd, mkc, piece, &attr.count)
+		err = piece ? devx_mkey_read_list(cmd, mkc, piece, &attr.count)
 			    : vb_refuse_memory("the list of pieces");
 	}
 	if (!err)
@@ -208,7 +210,7 @@ static int make_indirect(struct devx_cmd *cmd, struct vb_pd *pd, struct mkey *mk
 	return err;
 }
 
-static int make(struct devx_cmd *cmd, struct mkey *mkey)
+static int devx_mkey_make(struct devx_cmd *cmd, struct mkey *mkey)
 {
 	const uint8_t *mkc = mkey->context;
 	uint64_t length = get64(mkc, MKC_LENGTH), offset = get64(cmd->in, UMEM_OFFSET);
@@ -219,8 +221,8 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 
 	if (!pd)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_value("pd", pdn));
-	if (mode_of(mkc) != MODE_MTT) {
-		err = make_indirect(cmd, pd, mkey);
+	if (devx_mkey_mode_of(mkc) != MODE_MTT) {
+		err = devx_mkey_make_indirect(cmd, pd, mkey);
 		vb_pd_put(pd);
 		return err;
 	}
@@ -232,11 +234,13 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 			vb_refuse_value("mkey_umem_id, with offset and len inside of it,", umem));
 	}
 	/* A right of any kind to write is one that the umem must have. */
-	if (access_of(mkc) & ~(unsigned int)IBV_ACCESS_REMOTE_READ && !vb_umem_writable(mkey->umem))
+	if (devx_mkey_access_of(mkc) & ~(unsigned int)IBV_ACCESS_REMOTE_READ &&
+	    !vb_umem_writable(mkey->umem))
 		err = vb_refuse_combination("the key may be written, its umem may not");
 	else
-		err = vb_mr_reg_variant(pd, addr, length, get64(mkc, MKC_START), access_of(mkc),
-					(uint8_t)get(mkc, MKC_VARIANT, 8), &mkey->card);
+		err = vb_mr_reg_variant(pd, addr, length, get64(mkc, MKC_START),
+					devx_mkey_access_of(mkc), (uint8_t)get(mkc, MKC_VARIANT, 8),
+					&mkey->card);
 	vb_pd_put(pd); /* the key holds it itself */
 	if (err)
 		vb_umem_put(mkey->umem);
@@ -245,7 +249,7 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 
 static int create_mkey(struct devx_cmd *cmd)
 {
-	int err = check(cmd, cmd->in + MKC / 8);
+	int err = devx_mkey_check(cmd, cmd->in + MKC / 8);
 	struct mkey *mkey;
 
 	if (err)
@@ -254,7 +258,7 @@ static int create_mkey(struct devx_cmd *cmd)
 	if (!mkey)
 		return vb_refuse_memory("the memory key");
 	memcpy(mkey->context, cmd->in + MKC / 8, sizeof(mkey->context));
-	err = make(cmd, mkey);
+	err = devx_mkey_make(cmd, mkey);
 	if (err) {
 		free(mkey);
 		return err;

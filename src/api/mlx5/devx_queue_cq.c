@@ -2,7 +2,7 @@
 /*
  * Completion queues by command (DEVX).
  *
- *	CQE --> card --armed?--> notify() --+--> an entry of the event queue c_eqn
+ *	CQE --> card --armed?--> devx_queue_cq_notify() --+--> an entry of the event queue c_eqn
  *	                                    +--> event channels that subscribed to the CQ
  */
 #include "devx_queue.h"
@@ -47,7 +47,7 @@ static const struct devx_field fields[] = {
 };
 
 /* From any thread, with no lock of the card held, in a read section: vb_eq_destroy() waits for it. */
-static void notify(void *cookie)
+static void devx_queue_cq_notify(void *cookie)
 {
 	struct devx_queue *queue = cookie;
 	struct vb_eq *eq = atomic_load_explicit(&queue->eq, memory_order_acquire);
@@ -64,7 +64,7 @@ static uint8_t mini_format_of(const uint8_t *cqc)
 	return (uint8_t)(get(cqc, 0x5c, 2) << 2 | get(cqc, 0x12, 2));
 }
 
-static int check_values(struct devx_cmd *cmd, const uint8_t *cqc)
+static int devx_queue_cq_check_values(struct devx_cmd *cmd, const uint8_t *cqc)
 {
 	enum { CQE_SIZES = 3, PERIOD_MODES = 2, LAYOUTS = 2, MINI_FORMATS = 5 };
 	const struct {
@@ -111,7 +111,8 @@ static int place_ring(struct devx_cmd *cmd, uint64_t bytes, struct vb_umem **ume
 	return 0;
 }
 
-static int place(struct devx_cmd *cmd, struct devx_queue *queue, struct vb_cq_attr *attr)
+static int devx_queue_cq_place(struct devx_cmd *cmd, struct devx_queue *queue,
+			       struct vb_cq_attr *attr)
 {
 	const uint8_t *cqc = cmd->in + CREATE_CTX / 8;
 	int err =
@@ -141,7 +142,7 @@ static int find_eq(struct devx_cmd *cmd, uint32_t number, struct vb_eq **eq,
 	return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_no_object("c_eqn", number));
 }
 
-static int hold_eq(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number)
+static int devx_queue_cq_hold_eq(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number)
 {
 	struct vb_eq *eq;
 	int err = find_eq(cmd, number, &eq, &queue->eq_user);
@@ -153,7 +154,7 @@ static int hold_eq(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t numb
 	return err;
 }
 
-static int make(struct devx_cmd *cmd, struct devx_queue *queue)
+static int devx_queue_cq_make(struct devx_cmd *cmd, struct devx_queue *queue)
 {
 	enum { BASIC = 0 };
 	const uint8_t *cqc = cmd->in + CREATE_CTX / 8;
@@ -169,11 +170,11 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue)
 		.basic_minis = get(cqc, 0x1e, 2) == BASIC,
 		.mini_format = mini_format_of(cqc),
 		.cookie = queue,
-		.notify = notify,
+		.notify = devx_queue_cq_notify,
 		.event = devx_queue_event,
 		.moderation = moderation_of(cqc),
 	};
-	int err = place(cmd, queue, &attr);
+	int err = devx_queue_cq_place(cmd, queue, &attr);
 
 	if (err)
 		return err;
@@ -191,7 +192,7 @@ static int create_cq(struct devx_cmd *cmd)
 	int err = devx_check_fields(cmd, cqc, DEVX_FIELDS(fields));
 
 	if (!err)
-		err = check_values(cmd, cqc);
+		err = devx_queue_cq_check_values(cmd, cqc);
 	if (!err)
 		err = devx_check_uar(cmd, get(cqc, 0x68, 24));
 	if (err)
@@ -200,9 +201,9 @@ static int create_cq(struct devx_cmd *cmd)
 	if (!queue)
 		return -ENOMEM;
 	devx_keep_fields(queue->kept, cqc, DEVX_FIELDS(fields));
-	err = hold_eq(cmd, queue, get(cqc, 0xb8, 8));
+	err = devx_queue_cq_hold_eq(cmd, queue, get(cqc, 0xb8, 8));
 	if (!err)
-		err = make(cmd, queue);
+		err = devx_queue_cq_make(cmd, queue);
 	if (err) {
 		devx_queue_free(queue);
 		return err;

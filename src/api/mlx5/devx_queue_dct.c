@@ -87,7 +87,7 @@ static int make_ready(struct devx_cmd *cmd, struct vb_qp *qp, const uint8_t *dct
 }
 
 /* The objects that the context names, into attr. */
-static int hold(struct devx_cmd *cmd, const uint8_t *dctc, struct vb_qp_attr *attr)
+static int devx_queue_dct_hold(struct devx_cmd *cmd, const uint8_t *dctc, struct vb_qp_attr *attr)
 {
 	uint32_t srqn = get(dctc, 0xa8, 24);
 
@@ -101,7 +101,7 @@ static int hold(struct devx_cmd *cmd, const uint8_t *dctc, struct vb_qp_attr *at
 			 : devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_no_object("srqn_xrqn", srqn));
 }
 
-static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *dctc)
+static int devx_queue_dct_make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *dctc)
 {
 	struct vb_qp_attr attr = {
 		.type = IBV_QPT_RC,
@@ -112,7 +112,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *d
 		.cookie = queue,
 		.event = devx_queue_event,
 	};
-	int err = hold(cmd, dctc, &attr);
+	int err = devx_queue_dct_hold(cmd, dctc, &attr);
 
 	if (!err) {
 		err = vb_qp_create(cmd->dev, &attr, &queue->qp);
@@ -145,7 +145,7 @@ static int create_dct(struct devx_cmd *cmd)
 	if (!queue)
 		return -ENOMEM;
 	devx_keep_fields(queue->kept, dctc, DEVX_FIELDS(fields));
-	err = make(cmd, queue, dctc);
+	err = devx_queue_dct_make(cmd, queue, dctc);
 	if (err) {
 		devx_queue_free(queue);
 		return err;

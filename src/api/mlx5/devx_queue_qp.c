@@ -78,7 +78,7 @@ static const enum ibv_qp_type types[SERVICES] = {
 
 /* --- create ----------------------------------------------------------------------------------- */
 
-static int check(struct devx_cmd *cmd, const uint8_t *qpc)
+static int devx_queue_qp_check(struct devx_cmd *cmd, const uint8_t *qpc)
 {
 	uint32_t service = get(qpc, 0x8, 8), rq_type = get(qpc, 0x565, 3);
 	bool no_sq = get(qpc, 0x50, 1);
@@ -105,8 +105,8 @@ static uint32_t rq_type_of(const uint8_t *qpc)
 	return get(qpc, 0x8, 8) == DCI ? ZERO_SIZE : get(qpc, 0x565, 3);
 }
 
-static int place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *qpc,
-		 struct vb_qp_attr *attr)
+static int devx_queue_qp_place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *qpc,
+			       struct vb_qp_attr *attr)
 {
 	uint32_t shift = 4 + get(qpc, 0x4d, 3);
 	uint64_t recv = 0, send = 0, offset;
@@ -136,7 +136,7 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *
 }
 
 /* The objects that the context names; a queue that is not there completes nothing. */
-static int hold(struct devx_cmd *cmd, const uint8_t *qpc, struct vb_qp_attr *attr)
+static int devx_queue_qp_hold(struct devx_cmd *cmd, const uint8_t *qpc, struct vb_qp_attr *attr)
 {
 	uint32_t srqn = get(qpc, 0x568, 24), rq_type = rq_type_of(qpc);
 
@@ -174,7 +174,7 @@ static void put_held(const struct vb_qp_attr *attr)
 		vb_srq_put(attr->srq);
 }
 
-static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *qpc)
+static int devx_queue_qp_make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *qpc)
 {
 	struct vb_qp_attr held = {
 		.type = types[get(qpc, 0x8, 8)],
@@ -185,11 +185,11 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *q
 		.event = devx_queue_event,
 	};
 	struct vb_qp_attr attr;
-	int err = place(cmd, queue, qpc, &held);
+	int err = devx_queue_qp_place(cmd, queue, qpc, &held);
 
 	if (err)
 		return err;
-	err = hold(cmd, qpc, &held);
+	err = devx_queue_qp_hold(cmd, qpc, &held);
 	if (!err) {
 		attr = held;
 		attr.send_cq = held.send_cq ? held.send_cq : held.recv_cq;
@@ -202,11 +202,11 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *q
 	return err;
 }
 
-static int create_qp(struct devx_cmd *cmd)
+static int devx_queue_qp_create_qp(struct devx_cmd *cmd)
 {
 	const uint8_t *qpc = cmd->in + CREATE_QPC / 8;
 	struct devx_queue *queue;
-	int err = check(cmd, qpc);
+	int err = devx_queue_qp_check(cmd, qpc);
 
 	if (err)
 		return err;
@@ -214,7 +214,7 @@ static int create_qp(struct devx_cmd *cmd)
 	if (!queue)
 		return -ENOMEM;
 	devx_keep_fields(queue->kept, qpc, devx_qp_fields, devx_qp_field_count);
-	err = make(cmd, queue, qpc);
+	err = devx_queue_qp_make(cmd, queue, qpc);
 	if (err) {
 		devx_queue_free(queue);
 		return err;
@@ -265,7 +265,8 @@ static int query_qp(struct devx_cmd *cmd)
 	}
 
 const struct devx_row devx_qp_rows[] = {
-	{ "CREATE_QP", 0x500, 0, DEVX_CREATE, VB_DEVX_QP, 272, 16, DEVX_NUMBER, create_qp },
+	{ "CREATE_QP", 0x500, 0, DEVX_CREATE, VB_DEVX_QP, 272, 16, DEVX_NUMBER,
+	  devx_queue_qp_create_qp },
 	{ "DESTROY_QP", 0x501, 0, DEVX_DESTROY, VB_DEVX_QP, 16, 16, DEVX_NUMBER, destroy_qp },
 	MODIFY_ROW("RST2INIT_QP", 0x502),
 	MODIFY_ROW("INIT2RTR_QP", 0x503),

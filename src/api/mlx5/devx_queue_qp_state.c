@@ -75,7 +75,7 @@ static const struct transition {
 	{ 0x50e, IBV_QPS_INIT, IBV_QPS_INIT, { 0 } },
 };
 
-static const char *state_name(enum ibv_qp_state state)
+static const char *devx_queue_qp_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[] = {
 		[IBV_QPS_RESET] = "RST", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
@@ -145,7 +145,7 @@ static int mask_of(struct devx_cmd *cmd, const struct transition *t, enum column
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static unsigned int access_of(const uint8_t *qpc)
+static unsigned int devx_queue_qp_state_access_of(const uint8_t *qpc)
 {
 	return (get(qpc, 0x490, 1) ? IBV_ACCESS_REMOTE_READ : 0u) |
 	       (get(qpc, 0x491, 1) ? IBV_ACCESS_REMOTE_WRITE : 0u) |
@@ -162,8 +162,8 @@ static unsigned int new_access(const struct devx_cmd *cmd, const struct transiti
 			     (opt & OPT_RAE ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
 
 	if (t->required[0] & IBV_QP_ACCESS_FLAGS)
-		return access_of(qpc);
-	return (old & ~named) | (access_of(qpc) & named);
+		return devx_queue_qp_state_access_of(qpc);
+	return (old & ~named) | (devx_queue_qp_state_access_of(qpc) & named);
 }
 
 static void read_path(const struct vb_adapter *adapter, const uint8_t *qpc, struct ibv_ah_attr *av)
@@ -239,7 +239,8 @@ static const struct {
 	{ IBV_QP_SQ_PSN, 0x380, 4 }, /* log_ack_req_freq */
 };
 
-static void keep(struct devx_queue *queue, const uint8_t *qpc, enum ibv_qp_state to, int mask)
+static void devx_queue_qp_state_keep(struct devx_queue *queue, const uint8_t *qpc,
+				     enum ibv_qp_state to, int mask)
 {
 	vb_lock(&queue->lock);
 	if (to == IBV_QPS_RESET)
@@ -314,7 +315,8 @@ int devx_qp_modify(struct devx_cmd *cmd)
 	int mask, err;
 
 	if (t->from == ANY ? t->to == IBV_QPS_ERR && is == IBV_QPS_RESET : (int)is != t->from)
-		return devx_refuse(cmd, DEVX_BAD_QP_STATE, vb_refuse_command_state(state_name(is)));
+		return devx_refuse(cmd, DEVX_BAD_QP_STATE,
+				   vb_refuse_command_state(devx_queue_qp_state_name(is)));
 	vb_qp_query(queue->qp, &old, NULL);
 	err = mask_of(cmd, t, column_of(queue), &mask);
 	if (err)
@@ -334,6 +336,6 @@ int devx_qp_modify(struct devx_cmd *cmd)
 		vb_qp_set_counters(queue->qp, counted);
 		return devx_card_refused(cmd, err);
 	}
-	keep(queue, qpc, t->to, mask);
+	devx_queue_qp_state_keep(queue, qpc, t->to, mask);
 	return 0;
 }

@@ -39,7 +39,7 @@ static const struct devx_field fields[] = {
 
 enum mem_rq_type { INLINE = 0, RMP = 1 };
 
-static int check(struct devx_cmd *cmd, const uint8_t *rqc)
+static int devx_queue_rq_check(struct devx_cmd *cmd, const uint8_t *rqc)
 {
 	uint32_t type = get(rqc, 0x4, 4);
 	int err = devx_check_wq(cmd, rqc, DEVX_FIELDS(fields));
@@ -83,7 +83,7 @@ static int make_receives(struct devx_cmd *cmd, struct devx_queue *queue, const u
 	return err ? devx_card_refused(cmd, err) : 0;
 }
 
-static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *rqc)
+static int devx_queue_rq_make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *rqc)
 {
 	struct vb_qp_attr attr = {
 		.type = IBV_QPT_RAW_PACKET,
@@ -121,7 +121,7 @@ static int create_rq(struct devx_cmd *cmd)
 {
 	const uint8_t *rqc = cmd->in + DEVX_CONTEXT / 8;
 	struct devx_queue *queue;
-	int err = check(cmd, rqc);
+	int err = devx_queue_rq_check(cmd, rqc);
 
 	if (err)
 		return err;
@@ -129,7 +129,7 @@ static int create_rq(struct devx_cmd *cmd)
 	if (!queue)
 		return -ENOMEM;
 	devx_keep_wq(queue, rqc, DEVX_FIELDS(fields));
-	err = make(cmd, queue, rqc);
+	err = devx_queue_rq_make(cmd, queue, rqc);
 	if (err) {
 		devx_queue_free(queue);
 		return err;

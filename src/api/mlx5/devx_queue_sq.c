@@ -79,7 +79,7 @@ static int modify_tis(struct devx_cmd *cmd)
 	return 0;
 }
 
-static int query_tis(struct devx_cmd *cmd)
+static int devx_queue_sq_query_tis(struct devx_cmd *cmd)
 {
 	enum { ANSWER = 0x80 };
 	struct devx_tis *tis = cmd->obj->data;
@@ -113,7 +113,7 @@ static const struct devx_field fields[] = {
 	{ 0x168, 24, DEVX_KEPT, "tis_num_0" },
 };
 
-static int check(struct devx_cmd *cmd, const uint8_t *sqc)
+static int devx_queue_sq_check(struct devx_cmd *cmd, const uint8_t *sqc)
 {
 	uint32_t stride = get(sqc, DEVX_WQ + 0x10c, 4);
 	int err = devx_check_wq(cmd, sqc, DEVX_FIELDS(fields));
@@ -132,8 +132,8 @@ static int check(struct devx_cmd *cmd, const uint8_t *sqc)
 	return err ? err : devx_check_uar(cmd, get(sqc, DEVX_WQ + 0x68, 24));
 }
 
-static int hold_tis(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *sqc,
-		    uint32_t *domain)
+static int devx_queue_sq_hold_tis(struct devx_cmd *cmd, struct devx_queue *queue,
+				  const uint8_t *sqc, uint32_t *domain)
 {
 	uint32_t number = get(sqc, 0x168, 24);
 
@@ -152,7 +152,7 @@ struct rate {
 	uint32_t kbps, burst;
 };
 
-static int find_rate(struct devx_cmd *cmd, uint32_t index, struct rate *rate)
+static int devx_queue_sq_find_rate(struct devx_cmd *cmd, uint32_t index, struct rate *rate)
 {
 	if (!vb_pace_find(cmd->dev, (uint16_t)index, &rate->kbps, &rate->burst))
 		return 0;
@@ -160,7 +160,7 @@ static int find_rate(struct devx_cmd *cmd, uint32_t index, struct rate *rate)
 			   vb_refuse_no_object("packet_pacing_rate_limit_index", index));
 }
 
-static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *sqc)
+static int devx_queue_sq_make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *sqc)
 {
 	const uint8_t *wq = sqc + DEVX_WQ / 8;
 	struct vb_qp_attr attr = {
@@ -175,12 +175,12 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *s
 		.event = devx_queue_event,
 	};
 	struct rate rate;
-	int err = find_rate(cmd, get(sqc, 0xf0, 16), &rate);
+	int err = devx_queue_sq_find_rate(cmd, get(sqc, 0xf0, 16), &rate);
 
 	if (!err)
 		err = devx_wq_place(cmd, queue, wq, BLOCK_LOG, &attr.sq_buf);
 	if (!err)
-		err = hold_tis(cmd, queue, sqc, &attr.transport_domain);
+		err = devx_queue_sq_hold_tis(cmd, queue, sqc, &attr.transport_domain);
 	if (err)
 		return err;
 	attr.dbr = queue->dbr;
@@ -205,7 +205,7 @@ static int create_sq(struct devx_cmd *cmd)
 {
 	const uint8_t *sqc = cmd->in + DEVX_CONTEXT / 8;
 	struct devx_queue *queue;
-	int err = check(cmd, sqc);
+	int err = devx_queue_sq_check(cmd, sqc);
 
 	if (err)
 		return err;
@@ -213,7 +213,7 @@ static int create_sq(struct devx_cmd *cmd)
 	if (!queue)
 		return -ENOMEM;
 	devx_keep_wq(queue, sqc, DEVX_FIELDS(fields));
-	err = make(cmd, queue, sqc);
+	err = devx_queue_sq_make(cmd, queue, sqc);
 	if (err) {
 		devx_queue_free(queue);
 		return err;
@@ -233,23 +233,23 @@ static int destroy_sq(struct devx_cmd *cmd)
 	return err;
 }
 
-static int set_state(struct vb_qp *qp, enum ibv_qp_state state)
+static int devx_queue_sq_set_state(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = { .qp_state = state, .port_num = 1 };
 
 	return vb_qp_modify(qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
 }
 
-static int start(struct vb_qp *qp)
+static int devx_queue_sq_start(struct vb_qp *qp)
 {
-	int err = set_state(qp, IBV_QPS_INIT);
+	int err = devx_queue_sq_set_state(qp, IBV_QPS_INIT);
 
 	if (!err)
-		err = set_state(qp, IBV_QPS_RTR);
+		err = devx_queue_sq_set_state(qp, IBV_QPS_RTR);
 	if (!err)
-		err = set_state(qp, IBV_QPS_RTS);
+		err = devx_queue_sq_set_state(qp, IBV_QPS_RTS);
 	if (err)
-		set_state(qp, IBV_QPS_RESET);
+		devx_queue_sq_set_state(qp, IBV_QPS_RESET);
 	return err;
 }
 
@@ -265,15 +265,15 @@ static int modify_sq(struct devx_cmd *cmd)
 
 	if (bits & ~(uint64_t)RATE)
 		return vb_refuse_unsupported_value("modify_bitmask", bits & ~(uint64_t)RATE);
-	err = bits ? find_rate(cmd, index, &rate) : 0;
+	err = bits ? devx_queue_sq_find_rate(cmd, index, &rate) : 0;
 	if (!err)
 		err = devx_read_states(cmd, is, &to);
 	if (err)
 		return err;
 	if (to != is || to == DEVX_RST)
-		err = to == DEVX_RDY   ? start(queue->qp)
-		      : to == DEVX_ERR ? set_state(queue->qp, IBV_QPS_ERR)
-				       : set_state(queue->qp, IBV_QPS_RESET);
+		err = to == DEVX_RDY   ? devx_queue_sq_start(queue->qp)
+		      : to == DEVX_ERR ? devx_queue_sq_set_state(queue->qp, IBV_QPS_ERR)
+				       : devx_queue_sq_set_state(queue->qp, IBV_QPS_RESET);
 	if (err)
 		return devx_refuse(cmd, DEVX_BAD_RES_STATE, err);
 	if (bits) {
@@ -303,6 +303,7 @@ const struct devx_row devx_sq_rows[] = {
 	{ "CREATE_TIS", 0x912, 0, DEVX_CREATE, VB_DEVX_TIS, 192, 16, DEVX_NUMBER, create_tis },
 	{ "MODIFY_TIS", 0x913, 0, DEVX_MODIFY, VB_DEVX_TIS, 192, 16, DEVX_NUMBER, modify_tis },
 	{ "DESTROY_TIS", 0x914, 0, DEVX_DESTROY, VB_DEVX_TIS, 16, 16, DEVX_NUMBER, destroy_tis },
-	{ "QUERY_TIS", 0x915, 0, DEVX_QUERY, VB_DEVX_TIS, 16, 176, DEVX_NUMBER, query_tis },
+	{ "QUERY_TIS", 0x915, 0, DEVX_QUERY, VB_DEVX_TIS, 16, 176, DEVX_NUMBER,
+	  devx_queue_sq_query_tis },
 	{ 0 },
 };

@@ -49,7 +49,7 @@ static void put_rqs(struct vb_rss *queues)
 }
 
 /* The list of a command, each queue held. */
-static int read_list(struct devx_cmd *cmd, struct vb_rss *queues)
+static int devx_rqt_read_list(struct devx_cmd *cmd, struct vb_rss *queues)
 {
 	uint32_t count = get(cmd->in, RQT_CTX + SIZE, 16);
 
@@ -85,7 +85,7 @@ static int create_rqt(struct devx_cmd *cmd)
 
 	if (!rqt)
 		return vb_refuse_memory("the table of receive queues");
-	err = read_list(cmd, &rqt->queues);
+	err = devx_rqt_read_list(cmd, &rqt->queues);
 	if (err) {
 		free(rqt);
 		return err;
@@ -118,7 +118,7 @@ static int modify_rqt(struct devx_cmd *cmd)
 		return vb_refuse_unsupported_value("bitmask", bits & ~(uint64_t)LIST);
 	if (!bits)
 		return 0;
-	err = read_list(cmd, &queues);
+	err = devx_rqt_read_list(cmd, &queues);
 	if (err)
 		return err;
 	pthread_mutex_lock(&devx_rqt_mutex);

@@ -257,7 +257,7 @@ static bool close_left(struct devx_context *devx)
  * The program's structs stay, since it may still hold pointers to them. Called again when the last
  * user of the context is gone.
  */
-static void close_context(struct vb_verbs_extra *extra)
+static void devx_table_close_context(struct vb_verbs_extra *extra)
 {
 	struct devx_context *devx = (struct devx_context *)extra;
 	bool some = true;
@@ -272,7 +272,7 @@ static void close_context(struct vb_verbs_extra *extra)
 			devx_rq_stop(obj);
 }
 
-static void free_context(struct vb_verbs_extra *extra)
+static void devx_table_free_context(struct vb_verbs_extra *extra)
 {
 	struct devx_context *devx = (struct devx_context *)extra;
 
@@ -295,8 +295,9 @@ static struct devx_context *devx_of(struct ibv_context *context)
 	if (!devx) {
 		devx = calloc(1, sizeof(*devx));
 		if (devx) {
-			devx->extra = (struct vb_verbs_extra){ close_context, free_context,
-							       context_event };
+			devx->extra =
+				(struct vb_verbs_extra){ devx_table_close_context,
+							 devx_table_free_context, context_event };
 			/* Pairs with the acquire in api_async_event(). */
 			atomic_store_explicit(slot, &devx->extra, memory_order_release);
 		}
@@ -409,7 +410,7 @@ void devx_put(struct mlx5dv_devx_obj *obj)
 
 /* --- a command -------------------------------------------------------------------------------- */
 
-static enum devx_status status_of(int err)
+static enum devx_status devx_table_status_of(int err)
 {
 	switch (-err) {
 	case ENOMEM:
@@ -502,7 +503,8 @@ static int run_apart(enum devx_call call, struct ibv_context *context, struct ml
 		obj->kind = cmd.row->kind;
 	err = cmd.row->run(&cmd);
 	if (err)
-		return refused(out, outlen, cmd.status ? cmd.status : status_of(err), cmd.syndrome);
+		return refused(out, outlen, cmd.status ? cmd.status : devx_table_status_of(err),
+			       cmd.syndrome);
 	if (call == DEVX_CREATE && cmd.row->number)
 		put(out, cmd.row->number, 32 - cmd.row->number % 32u, obj->number);
 	return 0;

@@ -125,7 +125,7 @@ static struct mlx5dv_devx_obj *hold_rqt(struct devx_cmd *cmd)
 }
 
 /* The TIR holds the queues itself; the table stays as long as the TIR does. */
-static int make_indirect(struct devx_cmd *cmd, struct vb_tir_attr *attr)
+static int devx_tir_make_indirect(struct devx_cmd *cmd, struct vb_tir_attr *attr)
 {
 	struct mlx5dv_devx_obj *rqt;
 	struct vb_rss rss = { 0 };
@@ -168,7 +168,7 @@ static int make_direct(struct devx_cmd *cmd, struct vb_tir_attr *attr)
 }
 
 /* The domain is held while the TIR is made; then the TIR itself keeps it. */
-static int make_tir(struct devx_cmd *cmd, uint32_t type, struct vb_tir_attr *attr)
+static int devx_tir_make_tir(struct devx_cmd *cmd, uint32_t type, struct vb_tir_attr *attr)
 {
 	uint32_t number = attr->transport_domain;
 	struct mlx5dv_devx_obj *domain = NULL;
@@ -178,7 +178,7 @@ static int make_tir(struct devx_cmd *cmd, uint32_t type, struct vb_tir_attr *att
 	if (err)
 		return err;
 	err = type == TIR_DIRECT     ? make_direct(cmd, attr)
-	      : type == TIR_INDIRECT ? make_indirect(cmd, attr)
+	      : type == TIR_INDIRECT ? devx_tir_make_indirect(cmd, attr)
 				     : vb_refuse_value("disp_type", type);
 	if (domain)
 		devx_put(domain);
@@ -201,7 +201,7 @@ static int create_tir(struct devx_cmd *cmd)
 	if (!kept)
 		return vb_refuse_memory("the TIR");
 	devx_keep_fields(kept, tirc, DEVX_FIELDS(tir_fields));
-	err = make_tir(cmd, get(tirc, 0x20, 4), &attr);
+	err = devx_tir_make_tir(cmd, get(tirc, 0x20, 4), &attr);
 	if (err) {
 		free(kept);
 		return err;
@@ -309,7 +309,7 @@ static int modify_tir(struct devx_cmd *cmd)
 	return err;
 }
 
-static int query_tir(struct devx_cmd *cmd)
+static int devx_tir_query_tir(struct devx_cmd *cmd)
 {
 	pthread_mutex_lock(&devx_rqt_mutex);
 	memcpy(cmd->out + TIR_CTX / 8, cmd->obj->kept, DEVX_TIRC_BYTES);
@@ -325,6 +325,7 @@ const struct devx_row devx_tir_rows[] = {
 	{ "CREATE_TIR", 0x900, 0, DEVX_CREATE, VB_DEVX_TIR, 272, 16, DEVX_NUMBER, create_tir },
 	{ "MODIFY_TIR", 0x901, 0, DEVX_MODIFY, VB_DEVX_TIR, 272, 16, DEVX_NUMBER, modify_tir },
 	{ "DESTROY_TIR", 0x902, 0, DEVX_DESTROY, VB_DEVX_TIR, 16, 16, DEVX_NUMBER, destroy_tir },
-	{ "QUERY_TIR", 0x903, 0, DEVX_QUERY, VB_DEVX_TIR, 16, 272, DEVX_NUMBER, query_tir },
+	{ "QUERY_TIR", 0x903, 0, DEVX_QUERY, VB_DEVX_TIR, 16, 272, DEVX_NUMBER,
+	  devx_tir_query_tir },
 	{ 0 },
 };

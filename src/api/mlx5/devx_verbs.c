@@ -29,7 +29,7 @@ enum {
 	PATH = 0xc0
 };
 
-static uint32_t log_of(uint64_t value)
+static uint32_t devx_verbs_log_of(uint64_t value)
 {
 	uint32_t log = 0;
 
@@ -47,8 +47,8 @@ struct call {
 };
 
 /* The command on an object of this kind; 0 or a positive errno. */
-static int run(const struct call *c, struct ibv_context *context, enum vb_devx_kind kind,
-	       uint32_t number, struct devx_queue *queue)
+static int devx_verbs_run(const struct call *c, struct ibv_context *context, enum vb_devx_kind kind,
+			  uint32_t number, struct devx_queue *queue)
 {
 	struct mlx5dv_devx_obj obj = {
 		.mark = VB_DEVX_MARK,
@@ -95,12 +95,12 @@ static void keep_qp(struct ibv_qp *qp, uint8_t *qpc)
 	put(qpc, 0x28, 24, vb_pd_number(vb_verbs_pd(qp->pd)));
 	put(qpc, 0x40, 3, attr.path_mtu);
 	put(qpc, 0x43, 5, VB_MAX_MSG_LOG);
-	put(qpc, 0x49, 4, log_of(rings.rq.cnt));
+	put(qpc, 0x49, 4, devx_verbs_log_of(rings.rq.cnt));
 	put(qpc, 0x4d, 3, rings.rq.cnt ? rings.rq.shift - 4 : 0);
 	put(qpc, 0x50, 1, !rings.sq.cnt);
-	put(qpc, 0x51, 4, log_of(rings.sq.cnt));
-	put(qpc, 0x388, 3, log_of(attr.max_rd_atomic));
-	put(qpc, 0x488, 3, log_of(attr.max_dest_rd_atomic));
+	put(qpc, 0x51, 4, devx_verbs_log_of(rings.sq.cnt));
+	put(qpc, 0x388, 3, devx_verbs_log_of(attr.max_rd_atomic));
+	put(qpc, 0x488, 3, devx_verbs_log_of(attr.max_dest_rd_atomic));
 	put(qpc, 0x3e8, 24, qp->send_cq ? qp->send_cq->handle : 0);
 	put(qpc, 0x4e8, 24, qp->recv_cq ? qp->recv_cq->handle : 0);
 	put(qpc, 0x565, 3, qp->srq ? 1 : rings.rq.cnt ? 0 : 3);
@@ -141,11 +141,11 @@ static void keep_raw(struct ibv_qp *qp, const struct vb_verbs_ring *ring, bool s
 		return;
 	}
 	put(kept, DEVX_WQ + 0x10c, 4, ring->shift);
-	put(kept, DEVX_WQ + 0x11b, 5, log_of(ring->cnt));
+	put(kept, DEVX_WQ + 0x11b, 5, devx_verbs_log_of(ring->cnt));
 }
 
 /* The context of its TIS: whose frames it sends. */
-static int query_tis(const struct call *c, struct ibv_qp *qp)
+static int devx_verbs_query_tis(const struct call *c, struct ibv_qp *qp)
 {
 	struct devx_tis tis = { 0 };
 	struct mlx5dv_devx_obj obj = { .mark = VB_DEVX_MARK, .kind = VB_DEVX_TIS, .data = &tis };
@@ -158,7 +158,7 @@ static int query_tis(const struct call *c, struct ibv_qp *qp)
 }
 
 /* And of its TIR, which leads to the one receive queue. */
-static int query_tir(const struct call *c, struct ibv_qp *qp)
+static int devx_verbs_query_tir(const struct call *c, struct ibv_qp *qp)
 {
 	uint8_t tirc[DEVX_TIRC_BYTES] = { 0 };
 	struct mlx5dv_devx_obj obj = { .mark = VB_DEVX_MARK, .kind = VB_DEVX_TIR, .kept = tirc };
@@ -187,13 +187,13 @@ static int on_raw_qp(const struct call *c, struct ibv_qp *qp)
 	     !qp->srq))
 		return -vb_refuse_combination("the queue pair has no such queue");
 	if (is_opcode(c, OP_QUERY_TIS))
-		return query_tis(c, qp);
+		return devx_verbs_query_tis(c, qp);
 	if (is_opcode(c, OP_QUERY_TIR))
-		return query_tir(c, qp);
+		return devx_verbs_query_tir(c, qp);
 	queue.qp = rings.card;
 	if (sq || is_opcode(c, OP_QUERY_RQ))
 		keep_raw(qp, sq ? &rings.sq : &rings.rq, sq, queue.kept);
-	err = run(c, qp->context, sq ? VB_DEVX_SQ : VB_DEVX_RQ, qp->qp_num, &queue);
+	err = devx_verbs_run(c, qp->context, sq ? VB_DEVX_SQ : VB_DEVX_RQ, qp->qp_num, &queue);
 	if (!err && sq)
 		show_sq_state(c, &queue);
 	return err;
@@ -214,7 +214,7 @@ static int on_qp(const struct call *c, struct ibv_qp *qp)
 		return reset_qp(c, qp);
 	queue.qp = vb_verbs_qp(qp);
 	keep_qp(qp, queue.kept);
-	err = run(c, qp->context, VB_DEVX_QP, qp->qp_num, &queue);
+	err = devx_verbs_run(c, qp->context, VB_DEVX_QP, qp->qp_num, &queue);
 	if (!err && c->call == DEVX_MODIFY)
 		qp->state = vb_qp_state(queue.qp);
 	return err;
@@ -235,10 +235,10 @@ static int on_cq(const struct call *c, struct ibv_cq *cq)
 		return -vb_refuse_combination("the CQ is gone");
 	moderation = vb_cq_moderation(queue.cq);
 	put(queue.kept, 0xf, 2, moderation.from_cqe);
-	put(queue.kept, 0x63, 5, log_of((uint64_t)cq->cqe + 1));
+	put(queue.kept, 0x63, 5, devx_verbs_log_of((uint64_t)cq->cqe + 1));
 	put(queue.kept, 0x84, 12, moderation.period_us);
 	put(queue.kept, 0x90, 16, moderation.max_count);
-	err = run(c, cq->context, VB_DEVX_CQ, cq->handle, &queue);
+	err = devx_verbs_run(c, cq->context, VB_DEVX_CQ, cq->handle, &queue);
 	vb_cq_put(queue.cq);
 	return err;
 }
@@ -257,8 +257,8 @@ static int on_srq(const struct call *c, struct ibv_srq *srq)
 	put(queue.kept, DEVX_WQ + 0x30, 16, vb_srq_limit(ring.card));
 	put(queue.kept, DEVX_WQ + 0x48, 24, vb_pd_number(vb_verbs_pd(srq->pd)));
 	put(queue.kept, DEVX_WQ + 0x10c, 4, ring.wqe_shift);
-	put(queue.kept, DEVX_WQ + 0x11b, 5, log_of(ring.wqe_cnt));
-	return run(c, srq->context, VB_DEVX_RMP, vb_srq_number(ring.card), &queue);
+	put(queue.kept, DEVX_WQ + 0x11b, 5, devx_verbs_log_of(ring.wqe_cnt));
+	return devx_verbs_run(c, srq->context, VB_DEVX_RMP, vb_srq_number(ring.card), &queue);
 }
 
 static int reset_wq(const struct call *c, struct ibv_wq *wq)
@@ -298,7 +298,7 @@ static int on_wq(const struct call *c, struct ibv_wq *wq)
 	put(queue.kept, 0x48, 24, wq->cq->handle);
 	put(queue.kept, DEVX_WQ + 0x0, 4, 1); /* cyclic */
 	put(queue.kept, DEVX_WQ + 0x48, 24, vb_pd_number(vb_verbs_pd(wq->pd)));
-	err = run(c, wq->context, VB_DEVX_RQ, wq->wq_num, &queue);
+	err = devx_verbs_run(c, wq->context, VB_DEVX_RQ, wq->wq_num, &queue);
 	if (!err && c->call == DEVX_MODIFY)
 		wq->state = devx_wq_state_of(&queue) == DEVX_RDY ? IBV_WQS_RDY : IBV_WQS_ERR;
 	vb_rq_put(queue.qp);

@@ -180,9 +180,9 @@ static int check_branch(const struct mlx5dv_dr_domain *domain, const struct mlx5
 	return 0;
 }
 
-static int read_branch(const struct mlx5dv_dr_domain *domain,
-		       const struct mlx5dv_dr_action_dest_attr *attr,
-		       struct vb_steer_branch *branch, struct dr_hold *hold)
+static int dr_dest_read_branch(const struct mlx5dv_dr_domain *domain,
+			       const struct mlx5dv_dr_action_dest_attr *attr,
+			       struct vb_steer_branch *branch, struct dr_hold *hold)
 {
 	const struct mlx5dv_dr_action *dest, *reformat = NULL;
 	int err;
@@ -224,7 +224,7 @@ static int make_array(struct mlx5dv_dr_domain *domain, uint32_t count,
 	int err = holds ? 0 : vb_refuse_memory("the array");
 
 	for (uint32_t i = 0; !err && i < count; i++)
-		err = read_branch(domain, dests[i], &branch[i], &holds[i]);
+		err = dr_dest_read_branch(domain, dests[i], &branch[i], &holds[i]);
 	attr.array.branch = branch;
 	attr.array.count = count;
 	if (!err)

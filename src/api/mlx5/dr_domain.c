@@ -29,7 +29,7 @@ int dr_refuse(int err, const char *why)
 
 /* --- a context closes ------------------------------------------------------------------------- */
 
-static void matcher_close(struct mlx5dv_dr_matcher *matcher)
+static void dr_domain_matcher_close(struct mlx5dv_dr_matcher *matcher)
 {
 	struct vb_list *node, *after;
 
@@ -49,7 +49,7 @@ static int table_close(struct mlx5dv_dr_table *table)
 
 	for (node = table->matchers.next; node != &table->matchers; node = node->next)
 		if (container_of(node, struct mlx5dv_dr_matcher, node)->steer)
-			matcher_close(container_of(node, struct mlx5dv_dr_matcher, node));
+			dr_domain_matcher_close(container_of(node, struct mlx5dv_dr_matcher, node));
 	err = vb_steer_table_destroy(table->steer);
 	if (!err)
 		table->steer = NULL;

@@ -9,8 +9,9 @@ enum {
 	LAYOUT_FLAGS = MLX5DV_DR_MATCHER_LAYOUT_RESIZABLE | MLX5DV_DR_MATCHER_LAYOUT_NUM_RULE,
 };
 
-static int make(struct mlx5dv_dr_table *table, uint16_t priority, uint8_t criteria,
-		const struct mlx5dv_flow_match_parameters *mask, struct vb_steer_matcher **steer)
+static int dr_matcher_make(struct mlx5dv_dr_table *table, uint16_t priority, uint8_t criteria,
+			   const struct mlx5dv_flow_match_parameters *mask,
+			   struct vb_steer_matcher **steer)
 {
 	size_t len = mask ? mask->match_sz : 0;
 	size_t most = vb_steer_table_level(table->steer) ? DEEP_PARAM : ROOT_PARAM;
@@ -43,7 +44,7 @@ mlx5dv_dr_matcher_create(struct mlx5dv_dr_table *table, uint16_t priority,
 	matcher = calloc(1, sizeof(*matcher));
 	if (!matcher)
 		return api_refuse_null(memory, "the matcher");
-	err = make(table, priority, match_criteria_enable, mask, &matcher->steer);
+	err = dr_matcher_make(table, priority, match_criteria_enable, mask, &matcher->steer);
 	if (err) {
 		free(matcher);
 		return api_null(-err);

@@ -57,7 +57,7 @@ static int check_action(const struct place *place, const struct mlx5dv_dr_action
 	}
 }
 
-static int check_value(const struct dr_rule_attr *attr, uint32_t level)
+static int dr_rule_check_value(const struct dr_rule_attr *attr, uint32_t level)
 {
 	size_t len = attr->value ? attr->value->match_sz : 0;
 
@@ -70,12 +70,12 @@ static int check_value(const struct dr_rule_attr *attr, uint32_t level)
 	return len % 4 ? vb_refuse_combination("match_sz of the value is no multiple of 4") : 0;
 }
 
-static int check(const struct dr_rule_attr *attr)
+static int dr_rule_check(const struct dr_rule_attr *attr)
 {
 	struct vb_steer_table *table = vb_steer_matcher_table(attr->matcher);
 	struct place place = { attr->domain, vb_steer_kind(vb_steer_table_domain(table)),
 			       vb_steer_table_level(table) };
-	int err = check_value(attr, place.level);
+	int err = dr_rule_check_value(attr, place.level);
 
 	if (!err && attr->count > VB_STEER_MAX_ACTIONS)
 		err = vb_refuse_range("num_actions", attr->count, 0, VB_STEER_MAX_ACTIONS);
@@ -110,7 +110,7 @@ int dr_rule_make(const struct dr_rule_attr *attr, struct mlx5dv_dr_rule *rule)
 {
 	struct vb_steer_action *actions[VB_STEER_MAX_ACTIONS];
 	const char *why = NULL;
-	int err = check(attr);
+	int err = dr_rule_check(attr);
 
 	if (err)
 		return err;

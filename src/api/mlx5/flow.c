@@ -30,7 +30,7 @@ struct flow_action {
 
 /* --- matchers --------------------------------------------------------------------------------- */
 
-static int kind_of(enum mlx5dv_flow_table_type type, enum vb_steer_kind *kind)
+static int mlx5_flow_kind_of(enum mlx5dv_flow_table_type type, enum vb_steer_kind *kind)
 {
 	switch (type) {
 	case MLX5DV_FLOW_TABLE_TYPE_NIC_RX:
@@ -68,7 +68,7 @@ static int check_matcher(const struct mlx5dv_flow_matcher_attr *attr, enum vb_st
 	if (attr->comp_mask && egress)
 		return vb_refuse_combination("ft_type together with IBV_FLOW_ATTR_FLAGS_EGRESS");
 	*kind = egress ? VB_STEER_NIC_TX : VB_STEER_NIC_RX;
-	return attr->comp_mask ? kind_of(attr->ft_type, kind) : 0;
+	return attr->comp_mask ? mlx5_flow_kind_of(attr->ft_type, kind) : 0;
 }
 
 static int make_matcher(struct mlx5dv_flow_matcher *matcher, struct vb_steer *steer,
@@ -89,7 +89,7 @@ static int make_matcher(struct mlx5dv_flow_matcher *matcher, struct vb_steer *st
 }
 
 /* -EBUSY: it has flows. */
-static int matcher_close(struct devx_left *left)
+static int mlx5_flow_matcher_close(struct devx_left *left)
 {
 	struct mlx5dv_flow_matcher *matcher = container_of(left, struct mlx5dv_flow_matcher, left);
 	int err = vb_steer_matcher_destroy(matcher->steer);
@@ -126,9 +126,9 @@ mlx5dv_create_flow_matcher(struct ibv_context *context,
 		free(matcher);
 		return api_null(-err);
 	}
-	matcher->left.end = matcher_close;
+	matcher->left.end = mlx5_flow_matcher_close;
 	if (!devx_left_add(context, &matcher->left)) {
-		matcher_close(&matcher->left);
+		mlx5_flow_matcher_close(&matcher->left);
 		free(matcher);
 		return api_refuse_null(memory, "the matcher");
 	}
@@ -142,7 +142,7 @@ VB_PUBLIC int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
 	API_CALL(.kind = "matcher");
 	if (!matcher)
 		return api_refuse(null, "matcher");
-	err = matcher->steer ? matcher_close(&matcher->left) : 0;
+	err = matcher->steer ? mlx5_flow_matcher_close(&matcher->left) : 0;
 	if (err)
 		return api_fail(-dr_refuse(err, "flows"));
 	devx_left_remove(&matcher->left);
@@ -188,7 +188,7 @@ static int check_action_context(struct ibv_context *context, enum mlx5dv_flow_ta
 		return vb_refuse_null("ctx");
 	if (!mlx5dv_is_supported(context->device))
 		return vb_refuse_not_mlx("mlx5");
-	return kind_of(type, kind);
+	return mlx5_flow_kind_of(type, kind);
 }
 
 VB_PUBLIC struct ibv_flow_action *

@@ -25,7 +25,7 @@ static uint16_t entries(uint16_t wanted)
 	return wanted > MOST ? MOST : wanted < 4 ? 4 : (uint16_t)((wanted + 3) & ~3);
 }
 
-static int check_flags(uint32_t flags)
+static int mlx5_mkey_check_flags(uint32_t flags)
 {
 	const uint32_t none =
 		MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE | MLX5DV_MKEY_INIT_ATTR_FLAGS_CRYPTO;
@@ -65,7 +65,7 @@ VB_PUBLIC struct mlx5dv_mkey *mlx5dv_create_mkey(struct mlx5dv_mkey_init_attr *a
 		return api_refuse_null(null, "mkey_init_attr or pd");
 	if (!mlx5dv_is_supported(pd->context->device))
 		return api_refuse_null(not_mlx5);
-	err = check_flags(attr->create_flags);
+	err = mlx5_mkey_check_flags(attr->create_flags);
 	if (err)
 		return api_null(err);
 	mkey = calloc(1, sizeof(*mkey));

@@ -17,44 +17,51 @@ enum { BLOCK = 64, BF_OFFSET = 0x800, BF_SIZE = 0x100 };
 	(MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_DM | \
 	 MLX5DV_OBJ_AH | MLX5DV_OBJ_PD)
 
-static char *uar_of(struct ibv_context *context)
+static char *mlx5_objects_uar_of(struct ibv_context *context)
 {
 	return vb_verbs_rings(context)->uar_page(context);
 }
 
-static int check(const void *in, struct ibv_context *context, const void *out)
+static int mlx5_objects_check(const void *in, struct ibv_context *context, const void *out)
 {
 	if (!in || !out)
 		return -vb_refuse_null("in or out of an object");
 	return mlx5dv_is_supported(context->device) ? 0 : -vb_refuse_not_mlx("mlx5");
 }
 
-static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
+static int mlx5_objects_check_all(const struct mlx5dv_obj *obj, uint64_t type)
 {
 	int err = 0;
 
 	if (type & ~(uint64_t)KNOWN)
 		return -vb_refuse_unsupported_value("obj_type", type & ~(uint64_t)KNOWN);
 	if (type & MLX5DV_OBJ_QP)
-		err = check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL, obj->qp.out);
+		err = mlx5_objects_check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL,
+					 obj->qp.out);
 	if (!err && (type & MLX5DV_OBJ_CQ))
-		err = check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL, obj->cq.out);
+		err = mlx5_objects_check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL,
+					 obj->cq.out);
 	if (!err && (type & MLX5DV_OBJ_SRQ))
-		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
+		err = mlx5_objects_check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL,
+					 obj->srq.out);
 	if (!err && (type & MLX5DV_OBJ_RWQ))
-		err = check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL, obj->rwq.out);
+		err = mlx5_objects_check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL,
+					 obj->rwq.out);
 	if (!err && (type & MLX5DV_OBJ_DM))
-		err = check(obj->dm.in, obj->dm.in ? obj->dm.in->context : NULL, obj->dm.out);
+		err = mlx5_objects_check(obj->dm.in, obj->dm.in ? obj->dm.in->context : NULL,
+					 obj->dm.out);
 	if (!err && (type & MLX5DV_OBJ_AH))
-		err = check(obj->ah.in, obj->ah.in ? obj->ah.in->context : NULL, obj->ah.out);
+		err = mlx5_objects_check(obj->ah.in, obj->ah.in ? obj->ah.in->context : NULL,
+					 obj->ah.out);
 	if (!err && (type & MLX5DV_OBJ_PD))
-		err = check(obj->pd.in, obj->pd.in ? obj->pd.in->context : NULL, obj->pd.out);
+		err = mlx5_objects_check(obj->pd.in, obj->pd.in ? obj->pd.in->context : NULL,
+					 obj->pd.out);
 	return err;
 }
 
-static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
+static void mlx5_objects_fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 {
-	char *page = uar_of(in->context);
+	char *page = mlx5_objects_uar_of(in->context);
 	uint64_t answered = in->qp_type == IBV_QPT_RAW_PACKET
 				    ? out->comp_mask & MLX5DV_QP_MASK_RAW_QP_HANDLES
 				    : 0;
@@ -77,7 +84,7 @@ static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->bf.size = page ? BF_SIZE : 0;
 }
 
-static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
+static void mlx5_objects_fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 {
 	struct vb_verbs_cq cq;
 
@@ -89,11 +96,11 @@ static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 	out->dbrec = cq.dbr;
 	out->cqe_cnt = cq.cqe_cnt;
 	out->cqe_size = cq.cqe_size;
-	out->cq_uar = uar_of(in->context);
+	out->cq_uar = mlx5_objects_uar_of(in->context);
 	out->cqn = vb_cq_number(cq.card);
 }
 
-static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
+static void mlx5_objects_fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
 {
 	uint64_t answered = out->comp_mask & MLX5DV_SRQ_MASK_SRQN;
 	struct vb_verbs_srq srq;
@@ -109,7 +116,7 @@ static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
 		out->srqn = vb_srq_number(srq.card);
 }
 
-static void fill_rwq(struct ibv_wq *in, struct mlx5dv_rwq *out)
+static void mlx5_objects_fill_rwq(struct ibv_wq *in, struct mlx5dv_rwq *out)
 {
 	struct vb_verbs_qp wq;
 
@@ -145,17 +152,17 @@ VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 	int err;
 
 	API_CALL(.kind = NULL);
-	err = obj ? check_all(obj, obj_type) : -vb_refuse_null("obj");
+	err = obj ? mlx5_objects_check_all(obj, obj_type) : -vb_refuse_null("obj");
 	if (err)
 		return api_fail(err);
 	if (obj_type & MLX5DV_OBJ_QP)
-		fill_qp(obj->qp.in, obj->qp.out);
+		mlx5_objects_fill_qp(obj->qp.in, obj->qp.out);
 	if (obj_type & MLX5DV_OBJ_CQ)
-		fill_cq(obj->cq.in, obj->cq.out);
+		mlx5_objects_fill_cq(obj->cq.in, obj->cq.out);
 	if (obj_type & MLX5DV_OBJ_SRQ)
-		fill_srq(obj->srq.in, obj->srq.out);
+		mlx5_objects_fill_srq(obj->srq.in, obj->srq.out);
 	if (obj_type & MLX5DV_OBJ_RWQ)
-		fill_rwq(obj->rwq.in, obj->rwq.out);
+		mlx5_objects_fill_rwq(obj->rwq.in, obj->rwq.out);
 	if (obj_type & MLX5DV_OBJ_DM)
 		fill_dm(obj->dm.in, obj->dm.out);
 	if (obj_type & MLX5DV_OBJ_AH)

@@ -11,36 +11,36 @@
 #define PUBLIC VB_PUBLIC
 
 /* One line in the log, under the function's own name. */
-static void refuse(const char *function)
+static void mlx5_unsupported_refuse(const char *function)
 {
 	VB_CALL_AS(function);
 	errno = -vb_refuse_function();
 }
 
 /* Returns a positive errno, as most of mlx5dv does. */
-#define NO_INT(name)               \
-	PUBLIC int name(void);     \
-	int name(void)             \
-	{                          \
-		refuse(#name);     \
-		return EOPNOTSUPP; \
+#define NO_INT(name)                            \
+	PUBLIC int name(void);                  \
+	int name(void)                          \
+	{                                       \
+		mlx5_unsupported_refuse(#name); \
+		return EOPNOTSUPP;              \
 	}
 
 /* Returns a count, a size or a file descriptor, and a negative number on failure. */
-#define NO_COUNT(name, failure) \
-	PUBLIC long name(void); \
-	long name(void)         \
-	{                       \
-		refuse(#name);  \
-		return failure; \
+#define NO_COUNT(name, failure)                 \
+	PUBLIC long name(void);                 \
+	long name(void)                         \
+	{                                       \
+		mlx5_unsupported_refuse(#name); \
+		return failure;                 \
 	}
 
-#define NO_POINTER(name)         \
-	PUBLIC void *name(void); \
-	void *name(void)         \
-	{                        \
-		refuse(#name);   \
-		return NULL;     \
+#define NO_POINTER(name)                        \
+	PUBLIC void *name(void);                \
+	void *name(void)                        \
+	{                                       \
+		mlx5_unsupported_refuse(#name); \
+		return NULL;                    \
 	}
 
 #define NO_VOID(name)           \

@@ -37,7 +37,7 @@ struct vb_emu_driver {
 /* --- doorbells -------------------------------------------------------------------------------- */
 
 /* Only atomic instructions and system calls where the thread is in the card: see uar.c. */
-static void ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t value)
+static void driver_ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t value)
 {
 	struct vb_function_page *page = driver->function->page;
 
@@ -59,7 +59,7 @@ static void ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t value)
 	vb_read_unlock();
 }
 
-static void on_store(void *arg, size_t offset, const void *data, size_t size)
+static void driver_on_store(void *arg, size_t offset, const void *data, size_t size)
 {
 	struct vb_emu_driver *driver = arg;
 	size_t end = offset + size;
@@ -74,7 +74,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 		memcpy((char *)&value + (from - at), (const char *)data + (from - offset),
 		       to - from);
 		if (queue < driver->function->info.queues)
-			ring(driver, queue, le32toh(value));
+			driver_ring(driver, queue, le32toh(value));
 	}
 }
 
@@ -84,13 +84,13 @@ int vb_emu_driver_ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t va
 		return vb_refuse_forked();
 	if (queue >= driver->function->info.queues)
 		return vb_refuse_range("queue", queue, 0, driver->function->info.queues - 1);
-	ring(driver, queue, value);
+	driver_ring(driver, queue, value);
 	return 0;
 }
 
 /* --- interrupts ------------------------------------------------------------------------------- */
 
-static void notify(struct vb_emu_driver *driver, uint32_t vector)
+static void driver_notify(struct vb_emu_driver *driver, uint32_t vector)
 {
 	const struct vb_file *file = &driver->event[vector];
 	uint64_t one = 1;
@@ -115,7 +115,7 @@ void vb_emu_driver_look(struct vb_function *function)
 			bits &= atomic_fetch_and_explicit(&page->raised[w], ~bits,
 							  memory_order_seq_cst);
 		for (; bits; bits &= bits - 1)
-			notify(driver, w * 64 + (uint32_t)__builtin_ctzll(bits));
+			driver_notify(driver, w * 64 + (uint32_t)__builtin_ctzll(bits));
 	}
 }
 
@@ -170,7 +170,7 @@ int vb_emu_driver_served(const struct vb_emu_driver *driver, uint32_t queue)
 }
 
 /* What an earlier driver left is not this one's. */
-static void reset(struct vb_function_page *page)
+static void driver_reset(struct vb_function_page *page)
 {
 	for (uint32_t w = 0; w < VB_FUNCTION_QUEUE_WORDS; w++)
 		atomic_store_explicit(&page->rung[w], 0, memory_order_seq_cst);
@@ -182,8 +182,8 @@ static void reset(struct vb_function_page *page)
 
 static int map_doorbells(struct vb_emu_driver *driver)
 {
-	driver->page =
-		vb_trap_map((size_t)driver->function->info.queues * DOORBELL, on_store, driver);
+	driver->page = vb_trap_map((size_t)driver->function->info.queues * DOORBELL,
+				   driver_on_store, driver);
 	return driver->page || errno == ENOTSUP ? 0 : -errno;
 }
 
@@ -210,7 +210,7 @@ int vb_emu_driver_open(struct vb_card *card, uint32_t vhca_id, struct vb_emu_dri
 		ret = vb_refuse_busy("another driver");
 		goto put_function;
 	}
-	reset(function->page);
+	driver_reset(function->page);
 	ret = map_doorbells(driver);
 	if (ret)
 		goto release;

@@ -75,7 +75,7 @@ bool vb_function_by_id(struct vb_card *card, uint32_t vhca_id, struct vb_functio
 }
 
 /* With the lock. */
-static struct vb_function *find(struct vb_card *card, uint32_t vhca_id)
+static struct vb_function *emulation_find(struct vb_card *card, uint32_t vhca_id)
 {
 	struct vb_function *f = atomic_load_explicit(&card->emulation.first, memory_order_relaxed);
 
@@ -85,7 +85,7 @@ static struct vb_function *find(struct vb_card *card, uint32_t vhca_id)
 }
 
 /* With the lock; its first use. */
-static int make(const struct vb_function_info *info, struct vb_function **out)
+static int emulation_make(const struct vb_function_info *info, struct vb_function **out)
 {
 	struct vb_card *card = info->adapter->card;
 	struct vb_function *function = calloc(1, sizeof(*function));
@@ -117,11 +117,11 @@ int vb_function_get(struct vb_card *card, uint32_t vhca_id, struct vb_function *
 	if (!vb_function_by_id(card, vhca_id, &info))
 		return vb_refuse_no_function(vhca_id);
 	pthread_mutex_lock(&card->emulation.lock);
-	function = find(card, vhca_id);
+	function = emulation_find(card, vhca_id);
 	if (function)
 		function->users++;
 	else
-		ret = make(&info, &function);
+		ret = emulation_make(&info, &function);
 	pthread_mutex_unlock(&card->emulation.lock);
 	if (!ret)
 		*out = function;
@@ -199,7 +199,7 @@ void vb_function_rung(struct vb_function *function, uint32_t queue)
 		retry_later(card); /* and finds the queue rung and armed */
 }
 
-static int publish(struct vb_emu_map *map)
+static int emulation_publish(struct vb_emu_map *map)
 {
 	struct vb_card *card = vb_dev_card(map->dev);
 	int64_t id = vb_ids_take(&card->numbers.emu_map, VB_EMU_MAPS);
@@ -214,7 +214,7 @@ static int publish(struct vb_emu_map *map)
 }
 
 /* Of a map whose function is known. */
-static int claim(struct vb_emu_map *map, uint32_t cqn)
+static int emulation_claim(struct vb_emu_map *map, uint32_t cqn)
 {
 	struct vb_function *function = map->function;
 	struct vb_function_page *page = function->page;
@@ -234,7 +234,7 @@ static int claim(struct vb_emu_map *map, uint32_t cqn)
 	/* What an earlier server left. Doorbells that it did not take are for this one. */
 	atomic_fetch_and_explicit(vb_bit_word(page->armed, map->queue), ~vb_bit(map->queue),
 				  memory_order_relaxed);
-	ret = publish(map);
+	ret = emulation_publish(map);
 	if (!ret)
 		return 0;
 	vb_function_release(vb_dev_card(map->dev)->fabric, &page->server[map->queue]);
@@ -259,11 +259,12 @@ int vb_emu_map(struct vb_dev *dev, uint32_t vhca_id, uint32_t queue, uint32_t cq
 	ret = vb_function_get(vb_dev_card(dev), vhca_id, &map->function);
 	if (ret)
 		goto free_map;
-	ret = claim(map, cqn);
+	ret = emulation_claim(map, cqn);
 	if (ret)
 		goto put_function;
 	vb_fabric_unpolled(
-		vb_dev_card(dev)->fabric); /* the background thread takes doorbells of other processes */
+		vb_dev_card(dev)
+			->fabric); /* the background thread takes doorbells of other processes */
 	*out = map;
 	return 0;
 
@@ -319,7 +320,7 @@ static struct vb_emu_map *find_map(struct vb_card *card, uint64_t owner, uint32_
 	return map && owner && map->cq->attr.owner == owner && !vb_dev_stale(map->dev) ? map : NULL;
 }
 
-static void arm(struct vb_emu_map *map)
+static void emulation_arm(struct vb_emu_map *map)
 {
 	vb_lock(&map->lock);
 	map->armed = true;
@@ -330,15 +331,15 @@ static void arm(struct vb_emu_map *map)
 	vb_emu_map_look(map);
 }
 
-static void trigger(struct vb_emu_map *map)
+static void emulation_trigger(struct vb_emu_map *map)
 {
 	atomic_fetch_or_explicit(vb_bit_word(map->function->page->rung, map->queue),
 				 vb_bit(map->queue), memory_order_seq_cst);
 	vb_emu_map_look(map);
 }
 
-static int ring(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id,
-		void (*what)(struct vb_emu_map *map))
+static int emulation_ring(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id,
+			  void (*what)(struct vb_emu_map *map))
 {
 	struct vb_emu_map *map;
 
@@ -354,12 +355,12 @@ static int ring(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id,
 
 int vb_doorbell_emu_arm(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id)
 {
-	return ring(card, owner, cqn, id, arm);
+	return emulation_ring(card, owner, cqn, id, emulation_arm);
 }
 
 int vb_doorbell_emu_trigger(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id)
 {
-	return ring(card, owner, cqn, id, trigger);
+	return emulation_ring(card, owner, cqn, id, emulation_trigger);
 }
 
 int vb_doorbell_emu_value(struct vb_card *card, uint64_t owner, uint32_t id, uint32_t *value)
@@ -475,8 +476,9 @@ static void tell_driver(struct vb_function *function)
 {
 	if (atomic_load_explicit(&function->driver, memory_order_acquire))
 		vb_emu_driver_look(function);
-	else if (!vb_function_wake(function->info.adapter->card->fabric, atomic_load_explicit(&function->page->driver,
-									memory_order_acquire))) {
+	else if (!vb_function_wake(
+			 function->info.adapter->card->fabric,
+			 atomic_load_explicit(&function->page->driver, memory_order_acquire))) {
 		atomic_store_explicit(&function->missed, true, memory_order_release);
 		retry_later(function->info.adapter->card);
 	}

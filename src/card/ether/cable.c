@@ -266,8 +266,8 @@ static bool is_configured(struct vb_card *card, uint64_t cable, uint64_t mac)
 	return false;
 }
 
-static void learn(const struct vb_adapter *first, const struct vb_frame_origin *origin,
-		  const struct vb_frame *frame)
+static void cable_learn(const struct vb_adapter *first, const struct vb_frame_origin *origin,
+			const struct vb_frame *frame)
 {
 	uint64_t mac = mac_at(frame->data + 6), entry = mac << 16 | tag_of(origin->adapter);
 	_Atomic uint64_t *at = place_of(first, mac);
@@ -319,7 +319,7 @@ static void switch_frame(struct vb_card *card, const struct vb_frame_origin *ori
 
 	if (!first)
 		return;
-	learn(first, origin, frame);
+	cable_learn(first, origin, frame);
 	d = find_direction(first, mac_at(frame->data));
 	for (unsigned int i = first->index; i < card->adapters.count; i++) {
 		const struct vb_adapter *port = &card->adapters.all[i];
@@ -358,7 +358,7 @@ static unsigned int send_out(struct vb_card *card, const struct vb_frame_origin 
 }
 
 /* Rules may have made the frame longer than we take, or left no header: that one is lost. */
-static bool fits(const struct vb_frame *frame)
+static bool cable_fits(const struct vb_frame *frame)
 {
 	return frame->len >= VB_FRAME_HEADER && frame->len <= VB_FRAME_MAX;
 }
@@ -384,7 +384,7 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	uint8_t bytes[VB_FRAME_SHORTEST];
 	struct vb_frame padded;
 
-	if (!fits(frame))
+	if (!cable_fits(frame))
 		return;
 	if (__builtin_expect(frame->len < VB_FRAME_SHORTEST, 0)) {
 		padded = pad(frame, bytes);
@@ -421,8 +421,8 @@ const struct vb_adapter *vb_cable_port(struct vb_card *card, __be64 guid)
 }
 
 /* Sent by one port and received by another. Where both are one it is seen once, as sent. */
-static void show_packet(const struct vb_adapter *from, const struct vb_adapter *to,
-			const struct vb_frame *frame, uint64_t ns)
+static void cable_show_packet(const struct vb_adapter *from, const struct vb_adapter *to,
+			      const struct vb_frame *frame, uint64_t ns)
 {
 	if (from) {
 		tap_any(from, frame, true, true, ns);
@@ -441,7 +441,7 @@ void vb_cable_show(struct vb_card *card, __be64 from, __be64 to, const struct vb
 		.adapter = from, .addressee = to, .ways = VB_FRAME_SNIFFED, .ns = ns
 	};
 
-	show_packet(vb_cable_port(card, from), vb_cable_port(card, to), frame, ns);
+	cable_show_packet(vb_cable_port(card, from), vb_cable_port(card, to), frame, ns);
 	send_out(card, &origin, frame);
 }
 
@@ -450,11 +450,12 @@ void vb_cable_receive(struct vb_card *card, const struct vb_pkt *pkt)
 	struct vb_frame frame = { .data = pkt->iov->iov_base, .len = pkt->len };
 	const struct vb_adapter *port = vb_cable_port(card, pkt->origin.adapter);
 
-	if (pkt->op != VB_PKT_SEND || !fits(&frame))
+	if (pkt->op != VB_PKT_SEND || !cable_fits(&frame))
 		return;
 	vb_frame_parse(&frame);
 	if (pkt->origin.ways & VB_FRAME_SNIFFED) {
-		show_packet(port, vb_cable_port(card, pkt->origin.addressee), &frame, pkt->origin.ns);
+		cable_show_packet(port, vb_cable_port(card, pkt->origin.addressee), &frame,
+				  pkt->origin.ns);
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {

@@ -137,8 +137,8 @@ struct arrival {
 	bool sniffed; /* a copy for a sniffer, which also hears its own domain */
 };
 
-static bool hears(const struct arrival *a, const struct vb_steer_meta *meta,
-		  uint32_t transport_domain, uint8_t loopback)
+static bool flow_hears(const struct arrival *a, const struct vb_steer_meta *meta,
+		       uint32_t transport_domain, uint8_t loopback)
 {
 	if (meta->foreign && !(loopback & VB_TIR_UNICAST))
 		return false;
@@ -149,8 +149,8 @@ static bool hears(const struct arrival *a, const struct vb_steer_meta *meta,
 }
 
 /* rss NULL: to this queue; else to one of the table's. */
-static void deliver(struct vb_qp *to, const struct vb_rss *rss, const struct vb_frame *f,
-		    const struct vb_steer_meta *meta)
+static void flow_deliver(struct vb_qp *to, const struct vb_rss *rss, const struct vb_frame *f,
+			 const struct vb_steer_meta *meta)
 {
 	struct vb_completion c = {
 		.frame = f,
@@ -177,8 +177,8 @@ static void to_qp(const struct arrival *a, struct vb_qp *qp, const struct vb_fra
 	 * unless it was made so.
 	 */
 	if ((qp != a->from || qp->init.loopback) && (qp->rss || vb_qp_receives(vb_qp_state(qp))) &&
-	    hears(a, meta, qp->init.transport_domain, qp->init.loopback))
-		deliver(qp, atomic_load_explicit(&qp->rss, memory_order_acquire), f, meta);
+	    flow_hears(a, meta, qp->init.transport_domain, qp->init.loopback))
+		flow_deliver(qp, atomic_load_explicit(&qp->rss, memory_order_acquire), f, meta);
 }
 
 static void to_dest(const struct arrival *a, const struct vb_steer_dest *dest,
@@ -189,9 +189,10 @@ static void to_dest(const struct arrival *a, const struct vb_steer_dest *dest,
 	if (dest->kind == VB_FLOW_QP)
 		to_qp(a, dest->object, f, meta);
 	else if (dest->kind == VB_FLOW_TIR &&
-		 hears(a, meta, tir->transport_domain,
-		       atomic_load_explicit(&tir->loopback, memory_order_relaxed)))
-		deliver(tir->rq, atomic_load_explicit(&tir->rss, memory_order_acquire), f, meta);
+		 flow_hears(a, meta, tir->transport_domain,
+			    atomic_load_explicit(&tir->loopback, memory_order_relaxed)))
+		flow_deliver(tir->rq, atomic_load_explicit(&tir->rss, memory_order_acquire), f,
+			     meta);
 }
 
 static void emit_verbs(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *frame,
@@ -233,8 +234,8 @@ static void sniff(const struct vb_adapter *adapter, enum vb_steer_kind kind,
 		vb_steer_run(steer, frame, &meta, NULL, emit_verbs, &a);
 }
 
-static void receive(const struct vb_adapter *adapter, const struct vb_qp *from,
-		    const struct vb_frame *frame, bool looped)
+static void flow_receive(const struct vb_adapter *adapter, const struct vb_qp *from,
+			 const struct vb_frame *frame, bool looped)
 {
 	struct vb_steer *steer = domain(adapter, VB_STEER_NIC_RX);
 	struct vb_steer_meta meta = { .foreign = looped && is_foreign(adapter, frame) };
@@ -261,7 +262,7 @@ void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 {
 	if (!from) /* else a sniffer had it when it was sent */
 		sniff(adapter, VB_STEER_SNIFFER_RX, NULL, frame);
-	receive(adapter, from, frame, looped);
+	flow_receive(adapter, from, frame, looped);
 }
 
 /* --- from a send queue ------------------------------------------------------------------------ */

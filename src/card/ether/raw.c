@@ -85,7 +85,7 @@ static int complete(struct sending *s, struct vb_frame *f)
 }
 
 /* The last steps of a frame; those that an earlier try has sent are only counted. */
-static int finish(struct sending *s, struct vb_frame *f)
+static int raw_finish(struct sending *s, struct vb_frame *f)
 {
 	enum vb_frame_may may;
 	int status;
@@ -122,7 +122,7 @@ static int send_one(struct sending *s, uint64_t offset, uint64_t len)
 		vb_frame_parse(&f);
 		vb_frame_fill_checksums(&f, s->wr->checksums);
 	}
-	return finish(s, &f);
+	return raw_finish(s, &f);
 }
 
 static int send_cut(struct sending *s)
@@ -170,7 +170,7 @@ static int emit_segment(void *arg, struct vb_frame *segment)
 	if (swp_of(arg, &swp))
 		vb_frame_parse(segment); /* as in send_one() */
 	segment->headroom = TAG_ROOM;
-	status = finish(arg, segment);
+	status = raw_finish(arg, segment);
 	return status <= 0 ? status : -EMSGSIZE;
 }
 

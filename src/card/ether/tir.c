@@ -91,7 +91,7 @@ static void hold_queues(const struct vb_tir *tir, int by)
 		vb_cable_listen(vb_dev_card(tir->dev), by);
 }
 
-static int check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
+static int tir_check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
 {
 	if (!attr->rq == !attr->rss)
 		return vb_refuse_combination("a TIR has one receive queue or an indirection table");
@@ -143,7 +143,7 @@ int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr, struct vb_
 
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
-	ret = check_attr(dev, attr);
+	ret = tir_check_attr(dev, attr);
 	if (ret)
 		return ret;
 	tir = tir_alloc(dev, attr);

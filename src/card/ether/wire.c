@@ -58,7 +58,7 @@ void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame
 }
 
 /* 0, or -errno. A fork closes the file of the child, so it is noted before it has the interface. */
-static int attach(struct vb_wire *wire, const char *name)
+static int wire_attach(struct vb_wire *wire, const char *name)
 {
 	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI };
 	int fd = open(tun, O_RDWR | O_NONBLOCK | O_CLOEXEC), ret;
@@ -82,7 +82,7 @@ static int attach(struct vb_wire *wire, const char *name)
  * Wait a while, for a frame where there is a file; false: stop. The flag is looked at now and then: a
  * descriptor to wake us by would be one more that the program may close.
  */
-static bool wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
+static bool wire_wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
 {
 	struct pollfd fd = { .fd = frames ? wire->file.fd : -1, .events = POLLIN };
 
@@ -95,7 +95,7 @@ static bool wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
 	return !atomic_load_explicit(&wire->stop, memory_order_acquire);
 }
 
-static void report(const struct vb_adapter *adapter, int err)
+static void wire_report(const struct vb_adapter *adapter, int err)
 {
 	const char *name = adapter->config->tap;
 
@@ -122,7 +122,7 @@ static enum vb_frame_may may_take(struct vb_card *card)
 }
 
 /* Up to so many frames that wait there; false: the TAP is gone, or the program has closed the file. */
-static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
+static bool wire_take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
 {
 	uint8_t frame[VB_FRAME_MAX];
 	ssize_t n = 1;
@@ -151,43 +151,43 @@ static void carry(const struct vb_adapter *adapter, struct vb_wire *wire)
 		adapter->config->tap);
 	vb_cable_listen(adapter->card, 1);
 	atomic_store_explicit(&wire->carries, true, memory_order_release);
-	while (wait_for(wire, true, BUSY_MS) && take_frames(adapter, &wire->file, BURST))
+	while (wire_wait_for(wire, true, BUSY_MS) && wire_take_frames(adapter, &wire->file, BURST))
 		;
 	atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
 	vb_read_wait();
 	vb_cable_listen(adapter->card, -1);
 }
 
-static void *run(void *arg)
+static void *wire_run(void *arg)
 {
 	const struct vb_adapter *adapter = arg;
 	struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
 	int ret, reported = 0;
 
 	do {
-		ret = attach(wire, adapter->config->tap);
+		ret = wire_attach(wire, adapter->config->tap);
 		if (!ret) {
 			reported = 0;
 			carry(adapter, wire);
 			vb_file_close(&wire->file);
 		} else if (ret != -EBUSY && ret != reported) {
 			reported = ret;
-			report(adapter, ret);
+			wire_report(adapter, ret);
 		}
-	} while (wait_for(wire, false, ret == -EBUSY ? BUSY_MS : REFUSED_MS));
+	} while (wire_wait_for(wire, false, ret == -EBUSY ? BUSY_MS : REFUSED_MS));
 	return NULL;
 }
 
-static void start(struct vb_wire *wire, const struct vb_adapter *adapter)
+static void wire_start(struct vb_wire *wire, const struct vb_adapter *adapter)
 {
 	wire->file = VB_NO_FILE;
 	atomic_store_explicit(&wire->stop, false, memory_order_relaxed);
-	wire->running = !vb_thread_start(&wire->thread, NULL, run, (void *)adapter);
+	wire->running = !vb_thread_start(&wire->thread, NULL, wire_run, (void *)adapter);
 	if (!wire->running)
-		report(adapter, -EAGAIN); /* the next queue pair tries again */
+		wire_report(adapter, -EAGAIN); /* the next queue pair tries again */
 }
 
-static void stop(struct vb_wire *wire)
+static void wire_stop(struct vb_wire *wire)
 {
 	if (!wire->running)
 		return;
@@ -207,9 +207,9 @@ void vb_wire_use(const struct vb_adapter *adapter, int change)
 	pthread_mutex_lock(&card->wire.lock);
 	wire->users += (uint32_t)change;
 	if (change > 0 && !wire->running)
-		start(wire, adapter);
+		wire_start(wire, adapter);
 	else if (!wire->users)
-		stop(wire);
+		wire_stop(wire);
 	pthread_mutex_unlock(&card->wire.lock);
 }
 

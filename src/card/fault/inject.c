@@ -100,7 +100,7 @@ static bool is_hbl(const struct vb_adapter *adapter)
 	return adapter->config->format == VB_FORMAT_HBL;
 }
 
-static bool is_open(const struct vb_adapter *adapter)
+static bool inject_is_open(const struct vb_adapter *adapter)
 {
 	struct vb_card *card = adapter->card;
 	const struct vb_dev *dev = card->inject.devs;
@@ -189,7 +189,7 @@ static int change_eu(const struct vb_adapter *adapter, const struct vb_inject *f
 	return ret ? ret : remember_eu(adapter->card, fault);
 }
 
-static struct vb_adapter *find_adapter(struct vb_card *card, const char *name)
+static struct vb_adapter *inject_find_adapter(struct vb_card *card, const char *name)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
@@ -222,8 +222,8 @@ void vb_inject_serve_eus(const struct vb_adapter *adapter,
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static int apply(struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
-		 size_t size)
+static int inject_apply(struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
+			size_t size)
 {
 	switch (fault->kind) {
 	case VB_INJECT_PORT:
@@ -253,7 +253,7 @@ static bool needs_device(const struct vb_inject *fault)
 int vb_inject_apply(struct vb_card *card, const struct vb_inject *fault, bool early, char *words,
 		    size_t size)
 {
-	struct vb_adapter *adapter = find_adapter(card, fault->card);
+	struct vb_adapter *adapter = inject_find_adapter(card, fault->card);
 	int ret;
 
 	words[0] = '\0';
@@ -273,11 +273,11 @@ int vb_inject_apply(struct vb_card *card, const struct vb_inject *fault, bool ea
 	}
 	vb_card_enter();
 	pthread_mutex_lock(&card->inject.lock);
-	if ((needs_device(fault) || !early) && !is_open(adapter)) {
+	if ((needs_device(fault) || !early) && !inject_is_open(adapter)) {
 		snprintf(words, size, "%s is not open", fault->card);
 		ret = -ENODEV;
 	} else {
-		ret = apply(adapter, fault, words, size);
+		ret = inject_apply(adapter, fault, words, size);
 	}
 	pthread_mutex_unlock(&card->inject.lock);
 	vb_card_leave();

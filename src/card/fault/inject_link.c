@@ -57,7 +57,7 @@ struct answer {
  * The name of a process's socket. It stays while the process closes its devices and opens others. PID
  * namespaces that share a network are kept apart.
  */
-static socklen_t address(struct sockaddr_un *to, pid_t pid)
+static socklen_t inject_link_address(struct sockaddr_un *to, pid_t pid)
 {
 	struct stat st = { 0 };
 	char name[96];
@@ -70,7 +70,7 @@ static socklen_t address(struct sockaddr_un *to, pid_t pid)
 }
 
 /* A process that was stopped finds its call interrupted when it goes on. */
-static ssize_t receive(int fd, void *to, size_t size)
+static ssize_t inject_link_receive(int fd, void *to, size_t size)
 {
 	ssize_t len;
 
@@ -132,7 +132,7 @@ static void serve(struct vb_card *card, int fd)
 	vb_peer_patience(fd, PATIENCE_S);
 	if (!vb_peer_is_own(fd, NULL))
 		return;
-	while ((len = receive(fd, line, sizeof(line) - 1)) > 0 && !has_gone(fd)) {
+	while ((len = inject_link_receive(fd, line, sizeof(line) - 1)) > 0 && !has_gone(fd)) {
 		line[len] = '\0';
 		answer_line(card, fd, line);
 	}
@@ -198,7 +198,7 @@ static void *listen_main(void *arg)
 }
 
 /* Under the lock. */
-static int start_listening(struct vb_card *card)
+static int inject_link_start_listening(struct vb_card *card)
 {
 	struct sockaddr_un to;
 	socklen_t len;
@@ -207,7 +207,7 @@ static int start_listening(struct vb_card *card)
 	fd = vb_file_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (fd < 0)
 		return -errno;
-	len = address(&to, getpid());
+	len = inject_link_address(&to, getpid());
 	if (bind(fd, (struct sockaddr *)&to, len) || listen(fd, 8)) {
 		ret = -errno;
 		close(fd);
@@ -233,7 +233,7 @@ void vb_inject_asked(struct vb_card *card)
 		return;
 	card->inject.asked = true;
 	if (!card->inject.listens) {
-		ret = start_listening(card);
+		ret = inject_link_start_listening(card);
 		card->inject.listens = !ret;
 	}
 	pthread_mutex_unlock(&card->inject.lock);
@@ -344,7 +344,7 @@ struct target {
 static int connect_to(const struct vb_slot_info *info)
 {
 	struct sockaddr_un to;
-	socklen_t len = address(&to, info->pid);
+	socklen_t len = inject_link_address(&to, info->pid);
 	pid_t pid;
 	/* Where many wait already, connect() would wait for a program that may be stopped. */
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -369,7 +369,7 @@ static int connect_to(const struct vb_slot_info *info)
 	return ret ? ret : -ETIMEDOUT;
 }
 
-static void find(void *arg, const struct vb_slot_info *info)
+static void inject_link_find(void *arg, const struct vb_slot_info *info)
 {
 	struct target *target = arg;
 
@@ -387,7 +387,7 @@ static int ask_once(pid_t pid, const char *line, struct answer *answer, char *wo
 	ssize_t len;
 	int fd, ret;
 
-	ret = vb_registry_list(find, &target);
+	ret = vb_registry_list(inject_link_find, &target);
 	fd = ret < 0 ? ret : target.fd;
 	if (fd < 0) {
 		snprintf(words, size, "%s",
@@ -399,7 +399,7 @@ static int ask_once(pid_t pid, const char *line, struct answer *answer, char *wo
 	vb_peer_patience(fd, TOOL_MS / 1000);
 	len = send(fd, line, strlen(line), MSG_NOSIGNAL);
 	if (len >= 0)
-		len = receive(fd, answer, sizeof(*answer));
+		len = inject_link_receive(fd, answer, sizeof(*answer));
 	ret = len == sizeof(*answer)                                         ? 0
 	      : !len || (len < 0 && (errno == ECONNRESET || errno == EPIPE)) ? -EAGAIN
 									     : -ETIMEDOUT;

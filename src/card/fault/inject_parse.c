@@ -67,13 +67,13 @@ static int __attribute__((format(printf, 2, 3))) bad(struct line *line, const ch
 }
 
 /* The next word; "" where there is none. */
-static const char *take(struct line *line)
+static const char *inject_parse_take(struct line *line)
 {
 	return line->next < line->count ? line->word[line->next++] : "";
 }
 
 /* A number of at most max, decimal or with 0x; nothing behind it. */
-static bool number(const char *text, uint64_t max, uint64_t *value)
+static bool inject_parse_number(const char *text, uint64_t max, uint64_t *value)
 {
 	bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
 	const char *digits = hex ? "0123456789abcdefABCDEF" : "0123456789";
@@ -88,13 +88,13 @@ static bool number(const char *text, uint64_t max, uint64_t *value)
 	return !errno && *value <= max;
 }
 
-static int take_number(struct line *line, const char *what, uint64_t min, uint64_t max,
-		       uint32_t *value)
+static int inject_parse_take_number(struct line *line, const char *what, uint64_t min, uint64_t max,
+				    uint32_t *value)
 {
-	const char *text = take(line);
+	const char *text = inject_parse_take(line);
 	uint64_t n;
 
-	if (!number(text, max, &n) || n < min)
+	if (!inject_parse_number(text, max, &n) || n < min)
 		return bad(line, "%s: '%s' is not a number from %llu to %llu", what, text,
 			   (unsigned long long)min, (unsigned long long)max);
 	*value = (uint32_t)n;
@@ -112,13 +112,13 @@ static int take_time(struct line *line, uint64_t *ns)
 	size_t digits;
 	uint64_t n;
 
-	snprintf(text, sizeof(text), "%s", take(line));
+	snprintf(text, sizeof(text), "%s", inject_parse_take(line));
 	digits = strspn(text, "0123456789");
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(text + digits, units[i].name))
 			continue;
 		text[digits] = '\0';
-		if (!number(text, 1000000000, &n))
+		if (!inject_parse_number(text, 1000000000, &n))
 			break;
 		*ns = n * units[i].ns;
 		return 0;
@@ -128,12 +128,12 @@ static int take_time(struct line *line, uint64_t *ns)
 
 static int parse_port(struct line *line, struct vb_inject *fault)
 {
-	int ret = take_number(line, "port", 1, 255, &fault->number);
+	int ret = inject_parse_take_number(line, "port", 1, 255, &fault->number);
 	const char *how;
 
 	if (ret)
 		return ret;
-	how = take(line);
+	how = inject_parse_take(line);
 	fault->kind = VB_INJECT_PORT;
 	fault->up = !strcmp(how, "up");
 	if (!fault->up && strcmp(how, "down"))
@@ -143,7 +143,7 @@ static int parse_port(struct line *line, struct vb_inject *fault)
 
 static int take_which(struct line *line, struct vb_inject *fault)
 {
-	const char *text = take(line);
+	const char *text = inject_parse_take(line);
 	uint64_t n;
 
 	if (!strcmp(text, "all")) {
@@ -151,7 +151,7 @@ static int take_which(struct line *line, struct vb_inject *fault)
 		return 0;
 	}
 	fault->which = *text == '#' ? VB_INJECT_NTH : VB_INJECT_NUMBER;
-	if (!number(text + (*text == '#'), 0xffffff, &n) || !n)
+	if (!inject_parse_number(text + (*text == '#'), 0xffffff, &n) || !n)
 		return bad(line, "qp: '%s' is not a number, #1, #2, ... or all", text);
 	fault->number = (uint32_t)n;
 	return 0;
@@ -159,11 +159,11 @@ static int take_which(struct line *line, struct vb_inject *fault)
 
 static int take_status(struct line *line, struct vb_inject *fault)
 {
-	const char *text = take(line);
+	const char *text = inject_parse_take(line);
 
 	if (!strcmp(text, "recv")) {
 		fault->kind = VB_INJECT_QP_RECV;
-		text = take(line);
+		text = inject_parse_take(line);
 	}
 	if (!strncasecmp(text, "IBV_WC_", 7))
 		text += 7;
@@ -185,7 +185,7 @@ static int parse_qp(struct line *line, struct vb_inject *fault)
 
 	if (ret)
 		return ret;
-	what = take(line);
+	what = inject_parse_take(line);
 	fault->kind = VB_INJECT_QP_ERROR;
 	if (!strcmp(what, "error"))
 		return 0;
@@ -203,7 +203,7 @@ static int parse_fatal(struct line *line, struct vb_inject *fault)
 
 static int parse_fail(struct line *line, struct vb_inject *fault)
 {
-	const char *what = take(line);
+	const char *what = inject_parse_take(line);
 	unsigned int i = 0;
 
 	while (i < VB_INJECT_OBJECTS && strcmp(what, objects[i]))
@@ -212,20 +212,20 @@ static int parse_fail(struct line *line, struct vb_inject *fault)
 		return bad(line, "fail: '%s' is none of pd, mr, cq, srq, qp and any", what);
 	fault->kind = VB_INJECT_FAIL;
 	fault->object = (enum vb_inject_object)i;
-	return take_number(line, "fail", 0, COUNT_MAX, &fault->count);
+	return inject_parse_take_number(line, "fail", 0, COUNT_MAX, &fault->count);
 }
 
 static int parse_eu(struct line *line, struct vb_inject *fault)
 {
-	int ret = take_number(line, "eu", 0, 4095, &fault->number);
+	int ret = inject_parse_take_number(line, "eu", 0, 4095, &fault->number);
 	const char *how;
 
 	if (ret)
 		return ret;
-	how = take(line);
+	how = inject_parse_take(line);
 	fault->kind = VB_INJECT_EU;
 	if (!strcmp(how, "slow"))
-		return take_number(line, "slow", 2, SLOW_MAX, &fault->slow);
+		return inject_parse_take_number(line, "slow", 2, SLOW_MAX, &fault->slow);
 	fault->slow = strcmp(how, "stuck") ? 0 : VB_INJECT_STUCK;
 	if (!fault->slow && strcmp(how, "normal"))
 		return bad(line, "eu: '%s' is none of stuck, slow and normal", how);
@@ -242,20 +242,20 @@ static const struct {
 
 static int parse_fault(struct line *line, struct vb_inject *fault)
 {
-	const char *word = take(line);
+	const char *word = inject_parse_take(line);
 	int ret = 0;
 
 	if (!strcmp(word, "at")) {
 		fault->timed = true;
 		ret = take_time(line, &fault->at_ns);
-		word = take(line);
+		word = inject_parse_take(line);
 	}
 	if (ret)
 		return ret;
 	if (!*word || strlen(word) >= sizeof(fault->card))
 		return bad(line, "'%s' is not the name of a card", word);
 	strcpy(fault->card, word);
-	word = take(line);
+	word = inject_parse_take(line);
 	for (size_t i = 0; i < sizeof(faults_by_name) / sizeof(faults_by_name[0]); i++)
 		if (!strcmp(word, faults_by_name[i].name))
 			return faults_by_name[i].parse(line, fault);
@@ -263,7 +263,7 @@ static int parse_fault(struct line *line, struct vb_inject *fault)
 }
 
 /* What follows a # at the start of a word that is no #K is a comment. */
-static void cut(struct line *line)
+static void inject_parse_cut(struct line *line)
 {
 	char *rest = line->text, *word;
 
@@ -292,7 +292,7 @@ int vb_inject_parse(const char *text, struct vb_inject *fault, char *words, size
 	if (len > VB_INJECT_LINE)
 		return bad(&line, "a line has more than %d characters", VB_INJECT_LINE);
 	memcpy(line.text, text, len);
-	cut(&line);
+	inject_parse_cut(&line);
 	if (!line.count)
 		return 1;
 	ret = line.count > WORDS ? bad(&line, "too many words") : parse_fault(&line, &found);
@@ -309,7 +309,7 @@ int vb_inject_parse(const char *text, struct vb_inject *fault, char *words, size
  * The next line without its end: 1, 0 at the end of the file, or -errno and words. One that is too long
  * is cut to a length that is too long for vb_inject_parse(), too.
  */
-static int next_line(FILE *f, char text[VB_INJECT_LINE + 2], char *words, size_t size)
+static int inject_parse_next_line(FILE *f, char text[VB_INJECT_LINE + 2], char *words, size_t size)
 {
 	int len = 0, c;
 
@@ -330,7 +330,7 @@ static int next_line(FILE *f, char text[VB_INJECT_LINE + 2], char *words, size_t
 }
 
 /* Behind those of the same time. */
-static void insert(struct vb_inject *faults, int count, const struct vb_inject *fault)
+static void inject_parse_insert(struct vb_inject *faults, int count, const struct vb_inject *fault)
 {
 	while (count && faults[count - 1].at_ns > fault->at_ns) {
 		faults[count] = faults[count - 1];
@@ -339,13 +339,14 @@ static void insert(struct vb_inject *faults, int count, const struct vb_inject *
 	faults[count] = *fault;
 }
 
-static int read_lines(FILE *f, const char *file, struct vb_inject *faults, char *words, size_t size)
+static int inject_parse_read_lines(FILE *f, const char *file, struct vb_inject *faults, char *words,
+				   size_t size)
 {
 	char text[VB_INJECT_LINE + 2], why[160];
 	struct vb_inject fault;
 	int count = 0, ret;
 
-	for (int n = 1; (ret = next_line(f, text, why, sizeof(why))); n++) {
+	for (int n = 1; (ret = inject_parse_next_line(f, text, why, sizeof(why))); n++) {
 		if (ret > 0)
 			ret = vb_inject_parse(text, &fault, why, sizeof(why));
 		if (ret < 0) {
@@ -358,7 +359,7 @@ static int read_lines(FILE *f, const char *file, struct vb_inject *faults, char 
 			return -E2BIG;
 		}
 		if (!ret)
-			insert(faults, count++, &fault);
+			inject_parse_insert(faults, count++, &fault);
 	}
 	return count;
 }
@@ -379,7 +380,7 @@ int vb_inject_read(const char *file, struct vb_inject **out, char *words, size_t
 		snprintf(words, size, "%s: %s", file,
 			 ret == -EINVAL ? "not a regular file" : strerror(-ret));
 	else
-		ret = read_lines(f, file, faults, words, size);
+		ret = inject_parse_read_lines(f, file, faults, words, size);
 	if (f)
 		fclose(f);
 	else if (fd >= 0)

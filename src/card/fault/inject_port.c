@@ -42,7 +42,7 @@ struct vb_path vb_qp_set_path(struct vb_qp *qp, const struct vb_path *path)
 }
 
 /* Both queue locks held. */
-static void cut(struct vb_qp *qp)
+static void inject_port_cut(struct vb_qp *qp)
 {
 	if (qp->transport & VB_TRANSPORT_CUT)
 		return;
@@ -53,7 +53,7 @@ static void cut(struct vb_qp *qp)
 	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 }
 
-static void join(struct vb_qp *qp)
+static void inject_port_join(struct vb_qp *qp)
 {
 	if (!(qp->transport & VB_TRANSPORT_CUT))
 		return;
@@ -64,14 +64,14 @@ static void join(struct vb_qp *qp)
 	vb_qp_publish(qp, vb_qp_state(qp));
 }
 
-static void change(struct vb_qp *qp, bool up)
+static void inject_port_change(struct vb_qp *qp, bool up)
 {
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	if (up)
-		join(qp);
+		inject_port_join(qp);
 	else
-		cut(qp);
+		inject_port_cut(qp);
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 	if (!up)
@@ -89,12 +89,12 @@ void vb_inject_qp_created(struct vb_qp *qp)
 	vb_lock(&qp->rq.lock);
 	/* Once more: if it is up by now, nobody comes to undo it. */
 	if (atomic_load_explicit(down, memory_order_seq_cst))
-		cut(qp);
+		inject_port_cut(qp);
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 }
 
-static void tell(const struct vb_adapter *adapter, enum ibv_event_type type)
+static void inject_port_tell(const struct vb_adapter *adapter, enum ibv_event_type type)
 {
 	struct vb_card *card = adapter->card;
 
@@ -118,9 +118,9 @@ void vb_inject_port(struct vb_adapter *adapter, bool up)
 		struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[i], memory_order_seq_cst);
 
 		if (qp && qp->dev->adapter == adapter)
-			change(qp, up);
+			inject_port_change(qp, up);
 	}
 	vb_read_unlock();
 	if (!adapter->config->down)
-		tell(adapter, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+		inject_port_tell(adapter, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }

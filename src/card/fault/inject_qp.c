@@ -23,8 +23,8 @@
 #include "card/transport/sides.h"
 
 /* Under sq.lock. Whoever decodes, decodes into the queue's own wr. */
-static int decode(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
-		  struct vb_wr *wr)
+static int inject_qp_decode(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			    struct vb_wr *wr)
 {
 	struct vb_qp *qp = container_of(wr, struct vb_qp, sq.wr);
 	int ret = vb_qp_decoder(qp)(ring, blocks, shift, index, wr);
@@ -47,7 +47,7 @@ void vb_inject_choose_decoder(struct vb_qp *qp)
 {
 	bool lost = qp->transport & VB_TRANSPORT_CUT && qp->type == IBV_QPT_UD;
 
-	qp->decode = qp->next_status || lost ? decode : vb_qp_decoder(qp);
+	qp->decode = qp->next_status || lost ? inject_qp_decode : vb_qp_decoder(qp);
 }
 
 /* --- one queue pair --------------------------------------------------------------------------- */
@@ -115,13 +115,14 @@ static int fail_receive(struct vb_qp *qp, enum ibv_wc_status status, char *words
 	return 0;
 }
 
-static bool is_meant(const struct vb_qp *qp, const struct vb_inject *fault)
+static bool inject_qp_is_meant(const struct vb_qp *qp, const struct vb_inject *fault)
 {
 	return fault->which == VB_INJECT_ALL ||
 	       fault->number == (fault->which == VB_INJECT_NTH ? qp->serial : qp->number);
 }
 
-static int change(struct vb_qp *qp, const struct vb_inject *fault, char *words, size_t size)
+static int inject_qp_change(struct vb_qp *qp, const struct vb_inject *fault, char *words,
+			    size_t size)
 {
 	return fault->kind == VB_INJECT_QP_ERROR  ? fail_qp(qp, words, size)
 	       : fault->kind == VB_INJECT_QP_NEXT ? fail_next(qp, fault->status, words, size)
@@ -146,10 +147,10 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp = at(card, i);
 
-		if (!qp || qp->dev->adapter != adapter || !is_meant(qp, fault))
+		if (!qp || qp->dev->adapter != adapter || !inject_qp_is_meant(qp, fault))
 			continue;
 		any = true;
-		ret = change(qp, fault, words, size);
+		ret = inject_qp_change(qp, fault, words, size);
 		done |= !ret;
 	}
 	vb_burst_end();

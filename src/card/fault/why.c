@@ -90,7 +90,7 @@ static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint3
 
 /* --- the requester ---------------------------------------------------------------------------- */
 
-static bool has_response(const struct vb_wr *wr)
+static bool why_has_response(const struct vb_wr *wr)
 {
 	return vb_wr_op_has_answer(wr->op);
 }
@@ -101,9 +101,9 @@ static void explain_operation(const struct vb_qp *qp, const struct vb_wr *wr)
 
 	if (rung < wr->blocks)
 		vb_refuse_wr_doorbell(wr->blocks, rung);
-	else if (qp->type == IBV_QPT_UC && (has_response(wr) || (wr->flags & VB_WR_INVALIDATE)))
+	else if (qp->type == IBV_QPT_UC && (why_has_response(wr) || (wr->flags & VB_WR_INVALIDATE)))
 		vb_refuse_wr_read_on_uc();
-	else if (has_response(wr) && !qp->attr.max_rd_atomic)
+	else if (why_has_response(wr) && !qp->attr.max_rd_atomic)
 		vb_refuse_wr_no_rd_atomic();
 	else if (wr->op == VB_WR_LOCAL_INVALIDATE)
 		vb_refuse_wr_invalidate(wr->imm);
@@ -165,7 +165,7 @@ static void explain_memory(const struct vb_qp *qp, const struct vb_wr *wr)
 		break;
 	default:
 		explain_sges(qp, wr->sge, wr->num_sge,
-			     has_response(wr) ? IBV_ACCESS_LOCAL_WRITE : 0);
+			     why_has_response(wr) ? IBV_ACCESS_LOCAL_WRITE : 0);
 	}
 }
 

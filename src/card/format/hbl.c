@@ -43,7 +43,7 @@ const char *vb_hbl_syndrome_text(enum vb_hbl_syndrome syndrome)
 	return syndrome_texts[syndrome];
 }
 
-static uint32_t word(const void *wqe, unsigned int n)
+static uint32_t hbl_word(const void *wqe, unsigned int n)
 {
 	uint32_t value;
 
@@ -51,9 +51,9 @@ static uint32_t word(const void *wqe, unsigned int n)
 	return le32toh(value);
 }
 
-static uint64_t address(const void *wqe, unsigned int n)
+static uint64_t hbl_address(const void *wqe, unsigned int n)
 {
-	return word(wqe, n) | (uint64_t)word(wqe, n + 1) << 32;
+	return hbl_word(wqe, n) | (uint64_t)hbl_word(wqe, n + 1) << 32;
 }
 
 static int operation(uint32_t opcode, enum vb_generation generation)
@@ -85,14 +85,14 @@ static int operation(uint32_t opcode, enum vb_generation generation)
 /* Strides: every count that is 0 counts as 1, and the product must be what the size says. */
 static bool decode_strides(const void *wqe, uint32_t opcode, struct vb_hbl_wr *wr)
 {
-	uint64_t total = word(wqe, 14);
+	uint64_t total = hbl_word(wqe, 14);
 
 	wr->dimensions = opcode == VB_HBL_STRIDE ? 1 : VB_HBL_DIMENSIONS;
-	wr->chunk = word(wqe, 14);
+	wr->chunk = hbl_word(wqe, 14);
 	for (unsigned int i = 0; i < wr->dimensions; i++) {
-		uint32_t counts = word(wqe, 12 + i / 2);
+		uint32_t counts = hbl_word(wqe, 12 + i / 2);
 
-		wr->stride[i] = word(wqe, 8 + i);
+		wr->stride[i] = hbl_word(wqe, 8 + i);
 		wr->count[i] = i % 2 ? counts >> 16 : counts & 0xffff;
 		if (!wr->count[i])
 			wr->count[i] = 1;
@@ -103,7 +103,7 @@ static bool decode_strides(const void *wqe, uint32_t opcode, struct vb_hbl_wr *w
 	return total == wr->size && (wr->chunk || !wr->size);
 }
 
-static enum vb_hbl_syndrome decode_inline(const void *wqe, bool wide, struct vb_hbl_wr *wr)
+static enum vb_hbl_syndrome hbl_decode_inline(const void *wqe, bool wide, struct vb_hbl_wr *wr)
 {
 	uint32_t room = wide ? VB_HBL_INLINE_MAX : INLINE_NARROW;
 
@@ -112,7 +112,7 @@ static enum vb_hbl_syndrome decode_inline(const void *wqe, bool wide, struct vb_
 	if (wr->size > room)
 		return VB_HBL_SYN_BAD_SIZE;
 	wr->is_inline = true;
-	wr->remote = address(wqe, 2);
+	wr->remote = hbl_address(wqe, 2);
 	wr->dimensions = 0;
 	memcpy(wr->data, (const char *)wqe + 16, room);
 	return VB_HBL_SYN_NONE;
@@ -122,14 +122,14 @@ static enum vb_hbl_syndrome decode_atomic(const void *wqe, bool wide, struct vb_
 {
 	if (wr->size != sizeof(uint64_t) || wr->remote % sizeof(uint64_t))
 		return VB_HBL_SYN_BAD_SIZE;
-	wr->add = wide ? address(wqe, 8) : wr->tag;
+	wr->add = wide ? hbl_address(wqe, 8) : wr->tag;
 	return VB_HBL_SYN_NONE;
 }
 
 enum vb_hbl_syndrome vb_hbl_decode_send(const void *wqe, bool wide, enum vb_generation generation,
 					uint32_t index, bool check, struct vb_hbl_wr *wr)
 {
-	uint32_t w0 = word(wqe, 0), opcode = w0 & OPCODE_MASK;
+	uint32_t w0 = hbl_word(wqe, 0), opcode = w0 & OPCODE_MASK;
 	int op = operation(opcode, generation);
 
 	memset(wr, 0, offsetof(struct vb_hbl_wr, data));
@@ -141,13 +141,13 @@ enum vb_hbl_syndrome vb_hbl_decode_send(const void *wqe, bool wide, enum vb_gene
 	wr->op = (uint8_t)op;
 	if (op == VB_HBL_OP_NOP)
 		return VB_HBL_SYN_NONE;
-	wr->size = wr->chunk = word(wqe, 1);
+	wr->size = wr->chunk = hbl_word(wqe, 1);
 	if (w0 >> INLINE_BIT & 1)
-		return decode_inline(wqe, wide, wr);
-	wr->local = address(wqe, 2);
-	wr->remote = address(wqe, 4);
-	wr->tag = word(wqe, 6);
-	wr->completion = (uint8_t)(word(wqe, 7) >> COMPLETION_SHIFT);
+		return hbl_decode_inline(wqe, wide, wr);
+	wr->local = hbl_address(wqe, 2);
+	wr->remote = hbl_address(wqe, 4);
+	wr->tag = hbl_word(wqe, 6);
+	wr->completion = (uint8_t)(hbl_word(wqe, 7) >> COMPLETION_SHIFT);
 	if (opcode == VB_HBL_STRIDE || opcode == VB_HBL_MULTI_STRIDE) {
 		if (!wide)
 			return VB_HBL_SYN_BAD_OPCODE;
@@ -161,12 +161,12 @@ enum vb_hbl_syndrome vb_hbl_decode_send(const void *wqe, bool wide, enum vb_gene
 enum vb_hbl_syndrome vb_hbl_decode_receive(const void *wqe, enum vb_generation generation,
 					   uint32_t index, bool check, struct vb_hbl_rwqe *rwqe)
 {
-	rwqe->completion = (uint8_t)(word(wqe, 1) >> COMPLETION_SHIFT);
-	rwqe->size = word(wqe, 2);
-	rwqe->tag = word(wqe, 3);
+	rwqe->completion = (uint8_t)(hbl_word(wqe, 1) >> COMPLETION_SHIFT);
+	rwqe->size = hbl_word(wqe, 2);
+	rwqe->tag = hbl_word(wqe, 3);
 	/* An entry that reports nothing may be left as it is. */
 	if (rwqe->completion && check && generation == VB_GAUDI2 &&
-	    (word(wqe, 0) >> INDEX_SHIFT & 0xff) != (index & 0xff))
+	    (hbl_word(wqe, 0) >> INDEX_SHIFT & 0xff) != (index & 0xff))
 		return VB_HBL_SYN_BAD_INDEX;
 	return VB_HBL_SYN_NONE;
 }
@@ -188,7 +188,7 @@ void vb_hbl_decode_cc(const uint32_t dword[4], struct vb_hbl_cc *cc)
 	cc->valid = dword[3] >> 24 & 0xf;
 }
 
-static void store_entry(void *cqe, const uint32_t value[4])
+static void hbl_store_entry(void *cqe, const uint32_t value[4])
 {
 	_Atomic uint32_t *to = cqe;
 
@@ -200,14 +200,14 @@ static void store_entry(void *cqe, const uint32_t value[4])
 
 void vb_hbl_encode_cqe(void *cqe, const struct vb_hbl_completion *completion)
 {
-	store_entry(cqe, (uint32_t[]){ (completion->qpn & QPN_MASK) | CQE_VALID |
-					       (completion->requester ? CQE_REQUESTER : 0),
-				       completion->index, completion->tag, completion->size });
+	hbl_store_entry(cqe, (uint32_t[]){ (completion->qpn & QPN_MASK) | CQE_VALID |
+						   (completion->requester ? CQE_REQUESTER : 0),
+					   completion->index, completion->tag, completion->size });
 }
 
 void vb_hbl_encode_ccqe(void *cqe, const struct vb_hbl_ccqe *report)
 {
-	store_entry(cqe, (uint32_t[]){ CQE_VALID | (report->phase ? CCQE_PHASE : 0),
-				       report->qpn & QPN_MASK, report->rtt & 0xffffff,
-				       report->psns & 0xffffff });
+	hbl_store_entry(cqe, (uint32_t[]){ CQE_VALID | (report->phase ? CCQE_PHASE : 0),
+					   report->qpn & QPN_MASK, report->rtt & 0xffffff,
+					   report->psns & 0xffffff });
 }

@@ -110,7 +110,7 @@ static uint32_t mlx4_owned(const void *ring, uint32_t blocks, uint32_t shift, ui
 	return n > blocks ? 1 : n;
 }
 
-static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
+static int mlx4_decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 {
 	const struct mlx4_wqe_datagram_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 	struct mlx4_wqe_datagram_seg copy;
@@ -131,7 +131,7 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 }
 
 /* An inline piece: bytes that stay in the ring. */
-static int decode_inline(struct vb_cursor *c, uint32_t len, struct vb_wr *wr)
+static int mlx4_decode_inline(struct vb_cursor *c, uint32_t len, struct vb_wr *wr)
 {
 	uint32_t at = c->at + (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
 
@@ -148,14 +148,14 @@ static int decode_inline(struct vb_cursor *c, uint32_t len, struct vb_wr *wr)
 	return 0;
 }
 
-static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
+static int mlx4_decode_data(struct vb_cursor *c, struct vb_wr *wr)
 {
 	while (c->units) {
 		const struct mlx4_wqe_data_seg *seg = (const void *)(c->ring + c->at);
 		uint32_t count = be32toh(*(const volatile __be32 *)&seg->byte_count);
 
 		if (count & MLX4_INLINE_SEG) {
-			if (decode_inline(c, count & ~(uint32_t)MLX4_INLINE_SEG, wr))
+			if (mlx4_decode_inline(c, count & ~(uint32_t)MLX4_INLINE_SEG, wr))
 				return -EINVAL;
 			continue;
 		}
@@ -173,8 +173,9 @@ static uint8_t wr_flags(const struct vb_opcode *opcode, uint32_t flags, uint8_t 
 }
 
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
-static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t shift,
-					   uint32_t index, struct vb_wr *wr, struct vb_cursor *c)
+static const struct vb_opcode *mlx4_decode_ctrl(const void *ring, uint32_t blocks, uint32_t shift,
+						uint32_t index, struct vb_wr *wr,
+						struct vb_cursor *c)
 {
 	const struct mlx4_wqe_ctrl_seg *ctrl = ctrl_at(ring, blocks, shift, index);
 	uint32_t owner_opcode = be32toh(*(const volatile __be32 *)&ctrl->owner_opcode);
@@ -222,7 +223,7 @@ static int mlx4_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 	const struct vb_opcode *opcode;
 	struct vb_cursor c;
 
-	opcode = decode_ctrl(ring, blocks, shift, index, wr, &c);
+	opcode = mlx4_decode_ctrl(ring, blocks, shift, index, wr, &c);
 	if (!opcode || wr->op == VB_WR_LSO)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
@@ -231,7 +232,7 @@ static int mlx4_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 		return decode_invalidate(&c, wr);
 	if (vb_seg_remote(&c, opcode, wr))
 		return -EINVAL;
-	return decode_data(&c, wr);
+	return mlx4_decode_data(&c, wr);
 }
 
 static int mlx4_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
@@ -240,14 +241,14 @@ static int mlx4_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	struct vb_cursor c;
 	int ret;
 
-	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
+	if (!mlx4_decode_ctrl(ring, blocks, shift, index, wr, &c))
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
 		return 0;
 	if (wr->op != VB_WR_SEND || (wr->flags & VB_WR_INVALIDATE))
 		return -EINVAL;
-	ret = decode_datagram(&c, wr);
-	return ret ? ret : decode_data(&c, wr);
+	ret = mlx4_decode_datagram(&c, wr);
+	return ret ? ret : mlx4_decode_data(&c, wr);
 }
 
 /* The headers of a large frame: behind a word with their length, padded to 16. They may wrap. */
@@ -289,7 +290,7 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 {
 	struct vb_cursor c;
 
-	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
+	if (!mlx4_decode_ctrl(ring, blocks, shift, index, wr, &c))
 		return -EINVAL;
 	wr->flags &= (uint8_t)~VB_WR_SOLICITED;
 	wr->frames = VB_FRAMES_ONE;
@@ -304,7 +305,7 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 		return -EINVAL;
 	if (wr->op == VB_WR_LSO && decode_lso(&c, wr))
 		return -EINVAL;
-	return decode_data(&c, wr);
+	return mlx4_decode_data(&c, wr);
 }
 
 static int mlx4_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
@@ -422,7 +423,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
  */
 enum { SEND_BELL = 0x14, CQ_BELL = 0x20, ARM_SOLICITED = 1, ARM_ANY = 2 };
 
-static bool arming(uint32_t word, uint32_t ci, struct vb_bell *bell)
+static bool mlx4_arming(uint32_t word, uint32_t ci, struct vb_bell *bell)
 {
 	uint32_t command = (word >> 24) & 3;
 
@@ -448,12 +449,12 @@ static unsigned int mlx4_doorbell(size_t offset, const void *data, size_t size,
 	/* A program of 32 bits rings in two halves: then the record has the index. */
 	if (!vb_bell_word(CQ_BELL + 4, offset, data, size, &ci))
 		ci = VB_BELL_CI_FROM_RECORD;
-	return n + arming(word, ci, &bells[n]);
+	return n + mlx4_arming(word, ci, &bells[n]);
 }
 
 static bool mlx4_armed(uint32_t record, struct vb_bell *bell)
 {
-	return arming(record, record & VB_BELL_CI_MASK, bell);
+	return mlx4_arming(record, record & VB_BELL_CI_MASK, bell);
 }
 
 const struct vb_codec vb_codec_mlx4 = {

@@ -57,7 +57,7 @@ static const struct vb_opcode opcodes[] = {
 	[LOCAL_MMO] = { VB_WR_COPY, .known = true },
 };
 
-static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
+static int mlx5_decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 {
 	const struct mlx5_wqe_datagram_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 	struct mlx5_wqe_datagram_seg copy;
@@ -80,7 +80,7 @@ static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 }
 
 /* Inline bytes stay in the ring; a WQE that wraps makes two pieces. */
-static int decode_inline(struct vb_cursor *c, uint32_t at, uint32_t len, struct vb_wr *wr)
+static int mlx5_decode_inline(struct vb_cursor *c, uint32_t at, uint32_t len, struct vb_wr *wr)
 {
 	uint32_t to_end = c->mask + 1 - at;
 
@@ -144,7 +144,7 @@ static inline int decode_remote(struct vb_cursor *c, const struct vb_opcode *opc
 	return ret;
 }
 
-static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
+static int mlx5_decode_data(struct vb_cursor *c, struct vb_wr *wr)
 {
 	while (c->units) {
 		uint32_t start = c->at, count;
@@ -157,7 +157,7 @@ static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
 			if (len > c->units * VB_SEG_UNIT - 4 ||
 			    !vb_cursor_take(c, (len + 4 + VB_SEG_UNIT - 1) / VB_SEG_UNIT))
 				return -EINVAL;
-			if (decode_inline(c, (start + 4) & c->mask, len, wr))
+			if (mlx5_decode_inline(c, (start + 4) & c->mask, len, wr))
 				return -EINVAL;
 			continue;
 		}
@@ -174,8 +174,8 @@ static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
 enum { CE_MASK = 3 << 2, CE_FIRST_ERROR = 1 << 2 };
 
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
-static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
-					   struct vb_wr *wr, struct vb_cursor *c)
+static const struct vb_opcode *mlx5_decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
+						struct vb_wr *wr, struct vb_cursor *c)
 {
 	const struct mlx5_wqe_ctrl_seg *ctrl =
 		(const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
@@ -297,14 +297,14 @@ static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, 
 	const struct vb_opcode *opcode;
 	struct vb_cursor c;
 
-	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	opcode = mlx5_decode_ctrl(ring, blocks, index, wr, &c);
 	if (!opcode || opcode->raw)
 		return -EINVAL;
 	if (__builtin_expect(wr->op >= VB_WR_LOCAL, 0))
 		return decode_local(c, wr);
 	if (decode_remote(&c, opcode, wr))
 		return -EINVAL;
-	return decode_data(&c, wr);
+	return mlx5_decode_data(&c, wr);
 }
 
 static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
@@ -314,7 +314,7 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	struct vb_cursor c;
 	int ret;
 
-	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	opcode = mlx5_decode_ctrl(ring, blocks, index, wr, &c);
 	if (!opcode || opcode->raw)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
@@ -323,8 +323,8 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 		return decode_wait(&c, wr);
 	if (wr->op != VB_WR_SEND || (wr->flags & VB_WR_INVALIDATE))
 		return -EINVAL;
-	ret = decode_datagram(&c, wr);
-	return ret ? ret : decode_data(&c, wr);
+	ret = mlx5_decode_datagram(&c, wr);
+	return ret ? ret : mlx5_decode_data(&c, wr);
 }
 
 /* One whose address vector is not the long one names no GID, and so nobody on Ethernet. */
@@ -336,7 +336,7 @@ static int decode_dc(struct vb_cursor *c, struct vb_wr *wr)
 	if (!(be32toh(dct) & MLX5_EXTENDED_UD_AV))
 		return -EINVAL;
 	wr->dc_key = be64toh(av->key.dc_key);
-	return decode_datagram(c, wr);
+	return mlx5_decode_datagram(c, wr);
 }
 
 static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
@@ -345,7 +345,7 @@ static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	const struct vb_opcode *opcode;
 	struct vb_cursor c;
 
-	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	opcode = mlx5_decode_ctrl(ring, blocks, index, wr, &c);
 	if (!opcode || opcode->raw)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
@@ -358,7 +358,7 @@ static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint3
 		return vb_mlx5_umr(&c, wr);
 	if (decode_dc(&c, wr) || decode_remote(&c, opcode, wr))
 		return -EINVAL;
-	return decode_data(&c, wr);
+	return mlx5_decode_data(&c, wr);
 }
 
 /*
@@ -396,7 +396,7 @@ static int decode_eth(struct vb_cursor *c, struct vb_wr *wr)
 	if (len > VB_SEG_UNIT - HEADER_AT &&
 	    !vb_cursor_take(c, (len - (VB_SEG_UNIT - HEADER_AT) + VB_SEG_UNIT - 1) / VB_SEG_UNIT))
 		return -EINVAL;
-	return decode_inline(c, (start + HEADER_AT) & c->mask, len, wr);
+	return mlx5_decode_inline(c, (start + HEADER_AT) & c->mask, len, wr);
 }
 
 static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
@@ -404,7 +404,7 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 {
 	struct vb_cursor c;
 
-	if (!decode_ctrl(ring, blocks, index, wr, &c))
+	if (!mlx5_decode_ctrl(ring, blocks, index, wr, &c))
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
 		return 0;
@@ -427,7 +427,7 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 		return -EINVAL;
 	if (wr->op == VB_WR_LSO && !wr->header_len)
 		return -EINVAL;
-	return decode_data(&c, wr);
+	return mlx5_decode_data(&c, wr);
 }
 
 static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
@@ -513,7 +513,7 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 	return c->flags & VB_WR_INVALIDATE ? MLX5_CQE_RESP_SEND_INV : MLX5_CQE_RESP_SEND;
 }
 
-static void publish(struct mlx5_cqe64 *cqe, uint8_t op_own, uint8_t turn)
+static void mlx5_publish(struct mlx5_cqe64 *cqe, uint8_t op_own, uint8_t turn)
 {
 	/*
 	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in
@@ -643,14 +643,14 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 	}
 	if (c->strides)
 		strides_completion(cqe, c);
-	publish(cqe, op_own, c->turn);
+	mlx5_publish(cqe, op_own, c->turn);
 }
 
 static void mlx5_moved(void *to, uint8_t turn, bool owner)
 {
 	enum { RESIZE_CQ = 5 };
 
-	publish(to, (uint8_t)(RESIZE_CQ << 4 | owner), turn);
+	mlx5_publish(to, (uint8_t)(RESIZE_CQ << 4 | owner), turn);
 }
 
 /* --- compressed CQEs -------------------------------------------------------------------------- */
@@ -756,7 +756,7 @@ static void mlx5_minis(void *to, const struct vb_mini *minis, uint8_t count, uin
 		       bool owner)
 {
 	memcpy(to, minis, count * sizeof(*minis));
-	publish(to, (uint8_t)((count - 1) << 4 | FORMAT_COMPRESSED << 2 | owner), turn);
+	mlx5_publish(to, (uint8_t)((count - 1) << 4 | FORMAT_COMPRESSED << 2 | owner), turn);
 }
 
 static void mlx5_title(void *to, const void *title, uint32_t count, bool owner)
@@ -767,7 +767,8 @@ static void mlx5_title(void *to, const void *title, uint32_t count, bool owner)
 	if (count > 1)
 		copy.byte_cnt = htobe32(count);
 	memcpy(cqe, &copy, offsetof(struct mlx5_cqe64, signature));
-	publish(cqe, (uint8_t)(copy.op_own | (count > 1 ? FORMAT_COMPRESSED << 2 : 0) | owner), 0);
+	mlx5_publish(cqe, (uint8_t)(copy.op_own | (count > 1 ? FORMAT_COMPRESSED << 2 : 0) | owner),
+		     0);
 }
 
 static void mlx5_skipped(void *to, uint8_t turn)
@@ -798,7 +799,7 @@ enum {
 	BF_SIZE = 0x100,
 };
 
-static void arming(uint32_t word, uint32_t number, struct vb_bell *bell)
+static void mlx5_arming(uint32_t word, uint32_t number, struct vb_bell *bell)
 {
 	*bell = (struct vb_bell){ .kind = VB_BELL_ARM,
 				  .solicited = (word >> 24) & 1,
@@ -821,7 +822,7 @@ static unsigned int mlx5_doorbell(size_t offset, const void *data, size_t size,
 		bells[n++] = (struct vb_bell){ .kind = VB_BELL_SEND, .number = word >> 8 };
 	if (vb_bell_word(CQ_BELL, offset, data, size, &word) &&
 	    vb_bell_word(CQ_BELL + 4, offset, data, size, &cqn))
-		arming(word, cqn, &bells[n++]);
+		mlx5_arming(word, cqn, &bells[n++]);
 	if (vb_bell_word(EQ_BELL, offset, data, size, &word) ||
 	    vb_bell_word(EQ_BELL_NO_ARM, offset, data, size, &word))
 		bells[n++] = (struct vb_bell){ .kind = VB_BELL_EQ,
@@ -832,7 +833,7 @@ static unsigned int mlx5_doorbell(size_t offset, const void *data, size_t size,
 
 static bool mlx5_armed(uint32_t record, struct vb_bell *bell)
 {
-	arming(record, 0, bell);
+	mlx5_arming(record, 0, bell);
 	return true;
 }
 

@@ -118,7 +118,7 @@ struct source {
 	uint8_t bytes[AT_ONCE * VB_SEG_UNIT];
 };
 
-static bool fill(struct source *s)
+static bool mlx5_umr_fill(struct source *s)
 {
 	uint32_t n = s->left < AT_ONCE ? s->left : AT_ONCE;
 
@@ -133,11 +133,11 @@ static bool fill(struct source *s)
 }
 
 /* The next unit; NULL where there is none. */
-static const void *take(struct source *s)
+static const void *mlx5_umr_take(struct source *s)
 {
 	if (!s->list)
 		return vb_cursor_take(&s->ring, 1);
-	if (s->next == s->have && !fill(s))
+	if (s->next == s->have && !mlx5_umr_fill(s))
 		return NULL;
 	return s->bytes + (size_t)s->next++ * VB_SEG_UNIT;
 }
@@ -162,7 +162,7 @@ static int read_block(struct source *s, const void *seg, struct vb_layout *layou
 	memcpy(&block, seg, sizeof(block));
 	layout->repeat = be32toh(block.repeat_count);
 	for (uint32_t i = be16toh(block.num_ent); i; i--) {
-		seg = take(s);
+		seg = mlx5_umr_take(s);
 		if (!seg)
 			return -EINVAL;
 		memcpy(&entry, seg, sizeof(entry));
@@ -176,11 +176,11 @@ static int read_block(struct source *s, const void *seg, struct vb_layout *layou
 }
 
 /* piece of a list: | length 4 | key 4 | address 8 |; a length of 0: the padding begins */
-static int read_list(struct source *s, const void *seg, struct vb_layout *layout)
+static int mlx5_umr_read_list(struct source *s, const void *seg, struct vb_layout *layout)
 {
 	struct mlx5_wqe_umr_klm_seg klm;
 
-	for (; seg; seg = take(s)) {
+	for (; seg; seg = mlx5_umr_take(s)) {
 		memcpy(&klm, seg, sizeof(klm));
 		if (!klm.byte_count)
 			break;
@@ -206,11 +206,11 @@ int vb_mlx5_layout(const struct vb_wr *wr, const void *list, struct vb_layout *l
 	s.left = umr->units;
 	s.have = s.next = 0;
 	s.failed = false;
-	seg = take(&s);
+	seg = mlx5_umr_take(&s);
 	if (!seg)
 		return s.failed ? -EFAULT : -EINVAL;
 	memcpy(&first, seg, sizeof(first));
 	ret = be32toh(first.mkey) == REPEATED ? read_block(&s, seg, layout)
-					      : read_list(&s, seg, layout);
+					      : mlx5_umr_read_list(&s, seg, layout);
 	return s.failed ? -EFAULT : ret;
 }

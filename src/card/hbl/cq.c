@@ -40,7 +40,7 @@ static void unmap(const struct vb_hbl_cq_info *info)
 		vb_shared_free(info->regs, VB_HBL_PAGE);
 }
 
-static int map(struct vb_hbl_cq_info *info)
+static int hbl_cq_map(struct vb_hbl_cq_info *info)
 {
 	info->size = (info->entries * VB_HBL_CQE_SIZE + VB_HBL_PAGE - 1) & ~(VB_HBL_PAGE - 1u);
 	info->mem = vb_shared_alloc(info->size);
@@ -53,7 +53,7 @@ static int map(struct vb_hbl_cq_info *info)
 }
 
 /* Pages of the parent's become the child's own, or nothing at all. */
-static void make_own(void *at, size_t bytes)
+static void hbl_cq_make_own(void *at, size_t bytes)
 {
 	void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -67,9 +67,9 @@ static void make_own(void *at, size_t bytes)
 
 void vb_hbl_cq_forked(const struct vb_hbl_cq *cq)
 {
-	make_own(cq->info.mem, cq->info.size);
-	make_own(cq->info.pi, VB_HBL_PAGE);
-	make_own(cq->info.regs, VB_HBL_PAGE);
+	hbl_cq_make_own(cq->info.mem, cq->info.size);
+	hbl_cq_make_own(cq->info.pi, VB_HBL_PAGE);
+	hbl_cq_make_own(cq->info.regs, VB_HBL_PAGE);
 }
 
 static int enter_cc(struct vb_hbl_cq *cq)
@@ -82,7 +82,7 @@ static int enter_cc(struct vb_hbl_cq *cq)
 	return 0;
 }
 
-static int take_number(struct vb_hbl_cq *cq, struct vb_hbl_port *port, uint32_t *number)
+static int hbl_cq_take_number(struct vb_hbl_cq *cq, struct vb_hbl_port *port, uint32_t *number)
 {
 	for (uint32_t i = 0; i < VB_HBL_CQS; i++) {
 		if (port->cqs[i])
@@ -95,7 +95,7 @@ static int take_number(struct vb_hbl_cq *cq, struct vb_hbl_port *port, uint32_t 
 }
 
 /* The device's mutex held: give all numbers back. */
-static void leave(struct vb_hbl_cq *cq)
+static void hbl_cq_leave(struct vb_hbl_cq *cq)
 {
 	for (uint32_t p = 1; p <= cq->hbl->adapter->config->ports; p++)
 		for (uint32_t i = 0; i < VB_HBL_CQS; i++)
@@ -110,10 +110,10 @@ static int enter_all(struct vb_hbl_cq *cq)
 
 	for (uint32_t p = 1; p <= cq->hbl->adapter->config->ports; p++) {
 		struct vb_hbl_port *port = &cq->hbl->ports[p];
-		int ret = port->used && port->ready ? take_number(cq, port, &number) : 0;
+		int ret = port->used && port->ready ? hbl_cq_take_number(cq, port, &number) : 0;
 
 		if (ret) {
-			leave(cq);
+			hbl_cq_leave(cq);
 			return ret;
 		}
 		if (port->used && port->ready && !cq->info.number)
@@ -123,7 +123,7 @@ static int enter_all(struct vb_hbl_cq *cq)
 }
 
 /* The device's mutex held: its numbers. */
-static int enter(struct vb_hbl_cq *cq)
+static int hbl_cq_enter(struct vb_hbl_cq *cq)
 {
 	int ret;
 
@@ -131,12 +131,12 @@ static int enter(struct vb_hbl_cq *cq)
 		return vb_refuse_hbl_not_set_up(cq->port->number);
 	if (cq->info.cc)
 		return enter_cc(cq);
-	ret = cq->port ? take_number(cq, cq->port, &cq->info.number) : enter_all(cq);
+	ret = cq->port ? hbl_cq_take_number(cq, cq->port, &cq->info.number) : enter_all(cq);
 	cq->info.regs_offset = cq->info.number % 2 ? REGS_ODD : REGS_EVEN;
 	return ret;
 }
 
-static void tell(struct vb_notice *notice, uint64_t events)
+static void hbl_cq_tell(struct vb_notice *notice, uint64_t events)
 {
 	struct vb_hbl_cq *cq = container_of(notice, struct vb_hbl_cq, notice);
 
@@ -159,16 +159,18 @@ int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool
 		return ret;
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
-	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie, .notice.tell = tell };
+	*cq = (struct vb_hbl_cq){
+		.hbl = hbl, .port = port, .cookie = cookie, .notice.tell = hbl_cq_tell
+	};
 	cq->info.cc = cc;
 	cq->info.entries = VB_HBL_CQE_MIN;
 	while (cq->info.entries < entries)
 		cq->info.entries *= 2;
-	ret = map(&cq->info);
+	ret = hbl_cq_map(&cq->info);
 	if (ret)
 		goto free_cq;
 	pthread_mutex_lock(&hbl->mutex);
-	ret = enter(cq);
+	ret = hbl_cq_enter(cq);
 	pthread_mutex_unlock(&hbl->mutex);
 	if (ret)
 		goto unmap;
@@ -207,7 +209,7 @@ int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
 	else if (cq->info.cc)
 		atomic_store_explicit(&cq->port->cc_cq, NULL, memory_order_release);
 	else
-		leave(cq);
+		hbl_cq_leave(cq);
 	pthread_mutex_unlock(&hbl->mutex);
 	if (ret)
 		return ret;
@@ -228,7 +230,7 @@ void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info)
  * The queues are the program's to unmap or to scribble on, so nothing that is read decides where to
  * write, and what is written is written with a recovery point.
  */
-static bool has_room(const struct vb_hbl_cq *cq, uint32_t *ci)
+static bool hbl_cq_has_room(const struct vb_hbl_cq *cq, uint32_t *ci)
 {
 	uint64_t regs = 0;
 
@@ -264,7 +266,7 @@ static enum vb_hbl_room room(const struct vb_hbl_cq *cq)
 
 	if (cq->failed)
 		return VB_HBL_LOST;
-	return has_room(cq, &ci) ? VB_HBL_ROOM : VB_HBL_FULL;
+	return hbl_cq_has_room(cq, &ci) ? VB_HBL_ROOM : VB_HBL_FULL;
 }
 
 enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
@@ -278,7 +280,7 @@ enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
 	return found;
 }
 
-static void note(const struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
+static void hbl_cq_note(const struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
 {
 	vb_note(CQE, .object = cq->info.number, .value = completion->size,
 		.extra = vb_note_done(completion->qpn, completion->index, !completion->requester));
@@ -291,7 +293,7 @@ void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *comple
 	vb_hbl_encode_cqe(entry, completion);
 	vb_lock(&cq->lock);
 	cq->reserved--;
-	note(cq, completion);
+	hbl_cq_note(cq, completion);
 	write_entry(cq, entry);
 	vb_unlock(&cq->lock);
 }
@@ -305,7 +307,7 @@ enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_complet
 	vb_lock(&cq->lock);
 	found = room(cq);
 	if (found == VB_HBL_ROOM) {
-		note(cq, completion);
+		hbl_cq_note(cq, completion);
 		write_entry(cq, entry);
 	}
 	vb_unlock(&cq->lock);
@@ -345,7 +347,7 @@ bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now)
 	uint32_t ci;
 
 	vb_lock(&cq->lock);
-	if (!cq->failed && !has_room(cq, &ci)) {
+	if (!cq->failed && !hbl_cq_has_room(cq, &ci)) {
 		failed = has_overrun(cq, ci, now);
 		cq->failed = failed;
 		full = !failed;

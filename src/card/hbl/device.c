@@ -110,7 +110,7 @@ void vb_hbl_tell(struct vb_hbl *hbl, uint64_t events, void *cookie, uint32_t por
 	}
 }
 
-static void tell(struct vb_notice *notice, uint64_t events)
+static void hbl_device_tell(struct vb_notice *notice, uint64_t events)
 {
 	struct vb_hbl_port *port = container_of(notice, struct vb_hbl_port, notice);
 
@@ -124,7 +124,7 @@ void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type)
 
 /* --- acquiring -------------------------------------------------------------------------------- */
 
-static struct vb_adapter *find_adapter(struct vb_card *card, unsigned int number)
+static struct vb_adapter *hbl_device_find_adapter(struct vb_card *card, unsigned int number)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
@@ -138,7 +138,7 @@ static struct vb_adapter *find_adapter(struct vb_card *card, unsigned int number
 	return NULL;
 }
 
-static int open_file(struct vb_hbl *hbl, int flags)
+static int hbl_device_open_file(struct vb_hbl *hbl, int flags)
 {
 	VB_NO_CANCEL;
 	int fd, ours, ret;
@@ -167,7 +167,7 @@ static int open_file(struct vb_hbl *hbl, int flags)
 	return 0;
 }
 
-static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
+static int hbl_device_make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 {
 	struct vb_hbl *hbl = calloc(1, sizeof(*hbl));
 	uint32_t number = adapter->config->hbl_number;
@@ -190,7 +190,7 @@ static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 	ret = vb_registry_claim(adapter->card->meet, number);
 	if (ret)
 		goto stop_fabric;
-	ret = open_file(hbl, flags);
+	ret = hbl_device_open_file(hbl, flags);
 	if (ret)
 		goto release;
 	*out = hbl;
@@ -207,7 +207,7 @@ free_device:
 }
 
 /* The lock of the devices held. */
-static void let_go(struct vb_hbl *hbl)
+static void hbl_device_let_go(struct vb_hbl *hbl)
 {
 	struct vb_card *card = hbl->card;
 
@@ -265,8 +265,8 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 	if (there && !is_forsaken(there))
 		return vb_refuse_hbl_owned(adapter->config->name);
 	if (there)
-		let_go(there);
-	ret = make(adapter, flags, hbl);
+		hbl_device_let_go(there);
+	ret = hbl_device_make(adapter, flags, hbl);
 	if (!ret)
 		atomic_store_explicit(&card->hbl.devices[adapter->config->hbl_number], *hbl,
 				      memory_order_release);
@@ -276,7 +276,7 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 int vb_hbl_accel_open(unsigned int number, int flags)
 {
 	struct vb_card *card = vb_card_program();
-	struct vb_adapter *adapter = find_adapter(card, number);
+	struct vb_adapter *adapter = hbl_device_find_adapter(card, number);
 	struct vb_hbl *hbl;
 	int ret;
 
@@ -322,7 +322,7 @@ void vb_hbl_accel_close(int fd)
 			continue;
 		hbl->fd = find_duplicate(hbl, fd);
 		if (hbl->fd < 0 && !hbl->has_context)
-			let_go(hbl);
+			hbl_device_let_go(hbl);
 	}
 	pthread_mutex_unlock(&card->hbl.lock);
 }
@@ -340,7 +340,7 @@ static void init_ports(struct vb_hbl *hbl, uint64_t mask)
 		memset(port, 0, sizeof(*port));
 		port->number = i;
 		port->hbl = hbl;
-		port->notice.tell = tell;
+		port->notice.tell = hbl_device_tell;
 		port->used = !mask || (mask >> i & 1);
 		port->scale_out = i > count - out;
 	}
@@ -472,7 +472,7 @@ void vb_hbl_close(struct vb_hbl *hbl)
 	if (hbl->own_fd && vb_hbl_memory_is_file(&hbl->memory, hbl->fd))
 		close(hbl->fd);
 	if (hbl->own_fd || hbl->fd < 0)
-		let_go(hbl);
+		hbl_device_let_go(hbl);
 	pthread_mutex_unlock(&card->hbl.lock);
 }
 

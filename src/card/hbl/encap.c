@@ -14,7 +14,7 @@
 enum { ENCAP_NUMBER = 1 };
 
 /* Address, port and protocol are what the program says, 0 too. */
-static bool is_valid(const struct vb_hbl_encap_attr *attr)
+static bool encap_is_valid(const struct vb_hbl_encap_attr *attr)
 {
 	switch (attr->type) {
 	case VB_HBL_ENCAP_NONE:
@@ -27,7 +27,7 @@ static bool is_valid(const struct vb_hbl_encap_attr *attr)
 	}
 }
 
-static int enter(struct vb_hbl_encap *encap)
+static int encap_enter(struct vb_hbl_encap *encap)
 {
 	int ret = 0;
 
@@ -51,7 +51,7 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 
 	if (!port)
 		return vb_refuse_hbl_port(attr->port);
-	if (!is_valid(attr))
+	if (!encap_is_valid(attr))
 		return vb_refuse_combination("encap_type or tnl_hdr_size cannot be");
 	ret = vb_hbl_inject_create(hbl, VB_INJECT_ANY);
 	if (ret)
@@ -67,7 +67,7 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 		encap->attr.header_size = 0; /* whatever is said of a header */
 	ret = vb_fault_copy(encap->bytes, attr->header, encap->attr.header_size);
 	if (!ret)
-		ret = enter(encap);
+		ret = encap_enter(encap);
 	if (ret)
 		free(encap);
 	else

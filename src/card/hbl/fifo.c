@@ -81,7 +81,7 @@ static uint32_t dwords(const struct vb_hbl_fifo *fifo)
  * Gaudi2 counts 8 bytes, modulo 64. The index of a CC FIFO is one behind, as programs expect it:
  * the first message moves it by one, later ones by two. Gaudi3 counts 4 bytes, in 11 bits.
  */
-static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
+static uint32_t hbl_fifo_consumer_index(const struct vb_hbl_fifo *fifo)
 {
 	if (fifo->hbl->generation == VB_GAUDI3)
 		return fifo->taken * dwords(fifo) & G3_CI_MASK;
@@ -91,11 +91,12 @@ static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
 }
 
 /* Lock held: a slot is taken, which stands for so many entries. */
-static void advance(struct vb_hbl_fifo *fifo, uint32_t entries)
+static void hbl_fifo_advance(struct vb_hbl_fifo *fifo, uint32_t entries)
 {
 	fifo->head++;
 	fifo->taken += entries;
-	atomic_store_explicit(fifo->ci, htole32(consumer_index(fifo)), memory_order_release);
+	atomic_store_explicit(fifo->ci, htole32(hbl_fifo_consumer_index(fifo)),
+			      memory_order_release);
 }
 
 static uint32_t used(const struct vb_hbl_fifo *fifo)
@@ -119,7 +120,7 @@ static bool give_room(struct vb_hbl_fifo *fifo)
  * The next entry, for the thread that carries out. Being that thread ends here, with the lock that
  * entries are stored with: none is left to a thread that has just found the FIFO empty.
  */
-static bool take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
+static bool hbl_fifo_take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
 {
 	const struct vb_hbl_fifo_slot *slot;
 	bool any = false, wake = false;
@@ -130,7 +131,7 @@ static bool take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
 		if (any) {
 			slot = &fifo->slot[fifo->head % VB_HBL_FIFO_SLOTS];
 			memcpy(entry, slot->dword, sizeof(slot->dword));
-			advance(fifo, slot->entries);
+			hbl_fifo_advance(fifo, slot->entries);
 			wake = give_room(fifo);
 		} else {
 			fifo->overrun = false;
@@ -155,7 +156,7 @@ static void tell_bad_qpn(const struct vb_hbl_fifo *fifo, uint32_t qpn)
 			qpn, vb_hbl_syndrome_text(VB_HBL_SYN_BAD_QPN), more);
 }
 
-static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
+static void hbl_fifo_carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
 	struct vb_hbl_doorbell db;
 	struct vb_hbl_cc cc;
@@ -203,8 +204,9 @@ static void report_overrun(struct vb_hbl_fifo *fifo)
 static void consume(struct vb_hbl_fifo *fifo, bool taken, uint32_t entry[4])
 {
 	report_overrun(fifo);
-	for (bool any = taken || take(fifo, false, entry); any; any = take(fifo, true, entry))
-		carry_out(fifo, entry);
+	for (bool any = taken || hbl_fifo_take(fifo, false, entry); any;
+	     any = hbl_fifo_take(fifo, true, entry))
+		hbl_fifo_carry_out(fifo, entry);
 }
 
 /* ... whatever there is. */
@@ -217,7 +219,7 @@ static void consume_all(struct vb_hbl_fifo *fifo)
 
 /* --- entries of signal handlers --------------------------------------------------------------- */
 
-static void defer(struct vb_card *card)
+static void hbl_fifo_defer(struct vb_card *card)
 {
 	atomic_store_explicit(&card->hbl.deferred, true, memory_order_seq_cst);
 	vb_fabric_kick(card->fabric);
@@ -226,7 +228,7 @@ static void defer(struct vb_card *card)
 void vb_hbl_fifo_run_deferred(struct vb_card *card)
 {
 	/*
-	 * Pairs with defer(): the entries were stored before. Sequentially consistent with the
+	 * Pairs with hbl_fifo_defer(): the entries were stored before. Sequentially consistent with the
 	 * kick, as in vb_uar_run_deferred().
 	 */
 	if (!atomic_load_explicit(&card->hbl.deferred, memory_order_seq_cst) ||
@@ -249,7 +251,7 @@ void vb_hbl_fifo_run_deferred(struct vb_card *card)
 /* --- stores ----------------------------------------------------------------------------------- */
 
 /* Lock held: a doorbell takes the place of one of its queue pair that is still to be taken. */
-static bool replace(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
+static bool hbl_fifo_replace(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
 	struct vb_hbl_doorbell db, was;
 
@@ -270,11 +272,11 @@ static bool replace(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 }
 
 /* Lock held. Without room this is a handler that cannot wait for it. */
-static void push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
+static void hbl_fifo_push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
 	struct vb_hbl_fifo_slot *slot = &fifo->slot[fifo->tail % VB_HBL_FIFO_SLOTS];
 
-	if (used(fifo) >= fifo->capacity && replace(fifo, entry))
+	if (used(fifo) >= fifo->capacity && hbl_fifo_replace(fifo, entry))
 		return;
 	if (used(fifo) < VB_HBL_FIFO_SLOTS) {
 		memcpy(slot->dword, entry, sizeof(slot->dword));
@@ -292,7 +294,7 @@ static void push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
  * out, which ends in room; or entries of handlers wait for the background thread, and this thread
  * is as good.
  */
-static void wait_for_room(struct vb_hbl_fifo *fifo)
+static void hbl_fifo_wait_for_room(struct vb_hbl_fifo *fifo)
 {
 	uint32_t room = atomic_load_explicit(&fifo->room, memory_order_relaxed);
 
@@ -317,20 +319,20 @@ static void wait_for_room(struct vb_hbl_fifo *fifo)
  * Store an entry; true where this thread has taken it at once, and is the one that carries out. The
  * usual case, an empty FIFO and no thread at work, so costs one lock.
  */
-static bool store_entry(struct vb_hbl_fifo *fifo, bool inside, const uint32_t entry[4])
+static bool hbl_fifo_store_entry(struct vb_hbl_fifo *fifo, bool inside, const uint32_t entry[4])
 {
 	bool taken;
 
 	vb_lock(&fifo->lock);
 	while (unlikely(used(fifo) >= fifo->capacity && !inside))
-		wait_for_room(fifo);
+		hbl_fifo_wait_for_room(fifo);
 	taken = !inside && !fifo->consuming && fifo->head == fifo->tail;
 	if (taken) {
 		fifo->consuming = true;
 		fifo->tail++;
-		advance(fifo, 1);
+		hbl_fifo_advance(fifo, 1);
 	} else {
-		push(fifo, entry);
+		hbl_fifo_push(fifo, entry);
 	}
 	vb_unlock(&fifo->lock);
 	return taken;
@@ -363,8 +365,8 @@ static bool write_register(struct vb_hbl_fifo *fifo, struct latch *latch, uint32
 }
 
 /* The registers that a store reaches; true where it completed an entry, one at most. */
-static bool write_registers(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data,
-			    uint32_t size, uint32_t entry[4])
+static bool hbl_fifo_write_registers(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data,
+				     uint32_t size, uint32_t entry[4])
 {
 	struct latch *latch = latch_of(fifo);
 	bool complete = false;
@@ -388,12 +390,12 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	if (vb_hbl_stale(fifo->hbl))
 		return;
 	/* Registers are dwords; other stores reach none. */
-	if (offset % 4 || size % 4 || !write_registers(fifo, offset, data, size, entry))
+	if (offset % 4 || size % 4 || !hbl_fifo_write_registers(fifo, offset, data, size, entry))
 		return;
 	inside = vb_card_is_inside();
-	taken = store_entry(fifo, inside, entry);
+	taken = hbl_fifo_store_entry(fifo, inside, entry);
 	if (inside) {
-		defer(fifo->hbl->card);
+		hbl_fifo_defer(fifo->hbl->card);
 		return;
 	}
 	vb_read_lock();
@@ -408,7 +410,7 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	vb_read_unlock();
 }
 
-static void on_store(void *arg, size_t offset, const void *data, size_t size)
+static void hbl_fifo_on_store(void *arg, size_t offset, const void *data, size_t size)
 {
 	vb_hbl_fifo_store(arg, (uint32_t)offset, data, (uint32_t)size);
 }
@@ -416,7 +418,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 /* --- life ------------------------------------------------------------------------------------- */
 
 /* The device's mutex held: a number for it. */
-static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
+static int hbl_fifo_enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 {
 	struct vb_hbl_port *port = fifo->port;
 
@@ -438,7 +440,7 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 }
 
 /* When this returns the background thread does not look at it any more. */
-static void leave(struct vb_hbl_fifo *fifo)
+static void hbl_fifo_leave(struct vb_hbl_fifo *fifo)
 {
 	pthread_mutex_lock(&fifo->hbl->mutex);
 	atomic_store_explicit(&fifo->port->fifos[fifo->info.number - 1], NULL,
@@ -516,14 +518,14 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 	fifo->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
 	set_sizes(fifo);
 	pthread_mutex_lock(&hbl->mutex);
-	ret = enter(fifo, hint);
+	ret = hbl_fifo_enter(fifo, hint);
 	pthread_mutex_unlock(&hbl->mutex);
 	if (ret)
 		goto free_fifo;
 	ret = map_ci(fifo);
 	if (ret)
 		goto leave;
-	fifo->info.regs = vb_trap_map(VB_HBL_PAGE, on_store, fifo);
+	fifo->info.regs = vb_trap_map(VB_HBL_PAGE, hbl_fifo_on_store, fifo);
 	if (!fifo->info.regs) {
 		ret = -errno;
 		goto unmap_ci;
@@ -534,7 +536,7 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 unmap_ci:
 	unmap_ci(fifo);
 leave:
-	leave(fifo);
+	hbl_fifo_leave(fifo);
 free_fifo:
 	free(fifo);
 	return ret;
@@ -554,7 +556,7 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 	 * be left.
 	 */
 	vb_trap_unmap(fifo->info.regs);
-	leave(fifo);
+	hbl_fifo_leave(fifo);
 	vb_read_lock();
 	vb_burst_begin(fifo->hbl->card);
 	consume_all(fifo);

@@ -146,7 +146,8 @@ static enum vb_hbl_syndrome syndrome_of(enum ibv_wc_status status)
 	}
 }
 
-static int change(struct vb_hbl_qp *qp, const struct vb_inject *fault, char *words, size_t size)
+static int hbl_inject_change(struct vb_hbl_qp *qp, const struct vb_inject *fault, char *words,
+			     size_t size)
 {
 	enum vb_hbl_syndrome syndrome = syndrome_of(fault->status);
 
@@ -169,7 +170,7 @@ static int change(struct vb_hbl_qp *qp, const struct vb_inject *fault, char *wor
 	return 0;
 }
 
-static bool is_meant(const struct vb_hbl_qp *qp, const struct vb_inject *fault)
+static bool hbl_inject_is_meant(const struct vb_hbl_qp *qp, const struct vb_inject *fault)
 {
 	return qp->port &&
 	       (fault->which == VB_INJECT_ALL ||
@@ -194,10 +195,10 @@ int vb_hbl_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *f
 	vb_read_lock();
 	vb_burst_begin(adapter->card);
 	for (struct vb_hbl_qp *qp = hbl ? hbl->qps : NULL; qp; qp = qp->next) {
-		if (!is_meant(qp, fault))
+		if (!hbl_inject_is_meant(qp, fault))
 			continue;
 		any = true;
-		ret = change(qp, fault, words, size);
+		ret = hbl_inject_change(qp, fault, words, size);
 		done |= !ret;
 	}
 	if (hbl)

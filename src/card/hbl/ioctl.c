@@ -18,7 +18,7 @@
 #define DRM_HL_MEMORY  _IOWR('d', 0x44, union hl_mem_args)
 #define MEM_FORCE_HINT 0x8
 
-static int map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *va)
+static int ioctl_map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *va)
 {
 	bool forced = in->flags & MEM_FORCE_HINT;
 
@@ -31,7 +31,7 @@ static int map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_
 }
 
 /* result: the handle or the address, where the operation has one. */
-static int operate(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *result)
+static int ioctl_operate(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *result)
 {
 	switch (in->op) {
 	case HL_MEM_OP_ALLOC:
@@ -41,7 +41,7 @@ static int operate(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uin
 	case HL_MEM_OP_FREE:
 		return vb_hbl_memory_free(memory, in->free.handle);
 	case HL_MEM_OP_MAP:
-		return map(memory, in, result);
+		return ioctl_map(memory, in, result);
 	case HL_MEM_OP_UNMAP:
 		return vb_hbl_memory_unmap(memory, in->unmap.device_virt_addr);
 	default:
@@ -61,7 +61,7 @@ static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
 
 	if (vb_fault_copy(&copy, args, sizeof(copy)) || vb_fault_copy(args, &copy, sizeof(copy)))
 		return -EFAULT;
-	ret = operate(memory, &copy.in, &result);
+	ret = ioctl_operate(memory, &copy.in, &result);
 	if (ret || !result)
 		return ret;
 	answer.out.device_virt_addr = result; /* and .handle: the same place */

@@ -45,7 +45,7 @@ static bool may_lend(const struct vb_hbl_qp *qp, uint32_t place)
 }
 
 /* What the responder would do. */
-static uint32_t takes(const struct vb_hbl_qp *qp)
+static uint32_t lend_takes(const struct vb_hbl_qp *qp)
 {
 	return VB_WINDOW_WRITE |
 	       (qp->attr.wq_type == VB_HBL_WQ_READ_RDV_ENDP ? VB_WINDOW_READ : 0) |
@@ -53,7 +53,7 @@ static uint32_t takes(const struct vb_hbl_qp *qp)
 }
 
 /* rq.lock held. */
-static void fill(struct vb_hbl_qp *qp, struct vb_window_queue *queue, uint32_t self)
+static void lend_fill(struct vb_hbl_qp *qp, struct vb_window_queue *queue, uint32_t self)
 {
 	const struct vb_hbl_cq_info *cq = &qp->res_cq->info;
 
@@ -66,7 +66,7 @@ static void fill(struct vb_hbl_qp *qp, struct vb_window_queue *queue, uint32_t s
 	/* Gaudi2: the number of the queue is in the low half. */
 	queue->taken_shift = qp->hbl->generation == VB_GAUDI2 ? 32 : 0;
 	queue->entries = cq->entries;
-	queue->takes = takes(qp);
+	queue->takes = lend_takes(qp);
 	/* It was idle when it was taken back. */
 	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed);
 	atomic_store_explicit(&queue->messages, 0, memory_order_relaxed);
@@ -90,7 +90,7 @@ void vb_hbl_lend(struct vb_hbl_qp *qp)
 	set_bit(qp->hbl, place, true);
 	qp->res_cq->lender = qp;
 	vb_lock(&qp->rq.lock);
-	fill(qp, queue, self);
+	lend_fill(qp, queue, self);
 	atomic_store_explicit(&qp->lent, queue, memory_order_seq_cst);
 	vb_hbl_lent_show(qp, queue);
 	/* Pairs with take() in window.c. */
@@ -110,7 +110,7 @@ void vb_hbl_recall(struct vb_hbl_qp *qp)
 		atomic_store_explicit(&queue->open, 0, memory_order_seq_cst);
 }
 
-static bool is_valid(const struct vb_hbl_cq_info *cq, uint32_t count)
+static bool lend_is_valid(const struct vb_hbl_cq_info *cq, uint32_t count)
 {
 	uint8_t byte = 0;
 
@@ -125,7 +125,7 @@ static bool is_valid(const struct vb_hbl_cq_info *cq, uint32_t count)
  * The peer ended while it delivered: a CQE that it wrote without counting it is counted now. The index
  * says so; where that was not written, the valid bit does, in a program that clears those.
  */
-static void settle(struct vb_hbl_cq *cq)
+static void lend_settle(struct vb_hbl_cq *cq)
 {
 	uint32_t produced = vb_hbl_cq_produced(cq);
 	uint64_t index = 0;
@@ -134,7 +134,7 @@ static void settle(struct vb_hbl_cq *cq)
 		return;
 	if ((uint32_t)le64toh(index) == produced + 1) {
 		vb_hbl_cq_set_produced(cq, produced + 1);
-	} else if (is_valid(&cq->info, produced) && !is_valid(&cq->info, produced - 1)) {
+	} else if (lend_is_valid(&cq->info, produced) && !lend_is_valid(&cq->info, produced - 1)) {
 		index = htole64((uint64_t)(uint32_t)(produced + 1));
 		vb_fault_copy(cq->info.pi, &index, sizeof(index));
 		vb_hbl_cq_set_produced(cq, produced + 1);
@@ -153,7 +153,7 @@ void vb_hbl_take_back(struct vb_hbl_qp *qp)
 	vb_lock(&rq->lock);
 	vb_hbl_lent_take(qp, queue);
 	if (unfinished)
-		settle(qp->res_cq);
+		lend_settle(qp->res_cq);
 	rq->packets += atomic_load_explicit(&queue->messages, memory_order_relaxed);
 	rq->bytes_received += atomic_load_explicit(&queue->bytes, memory_order_relaxed);
 	atomic_store_explicit(&qp->lent, NULL, memory_order_relaxed);

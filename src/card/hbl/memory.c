@@ -34,7 +34,7 @@
 /* Of larger buffers the table of shared pages would have no room for others. */
 #define MAX_SHARED (4ull << 30)
 
-static uint64_t page_up(uint64_t n)
+static uint64_t hbl_memory_page_up(uint64_t n)
 {
 	return (n + VB_HBL_PAGE - 1) & ~(uint64_t)(VB_HBL_PAGE - 1);
 }
@@ -70,9 +70,9 @@ bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory, int fd)
 	return !fstat(fd, &st) && st.st_ino == memory->inode && st.st_dev == memory->file_dev;
 }
 
-static void share(const struct vb_hbl_memory *memory, const struct vb_hbl_buffer *buffer)
+static void hbl_memory_share(const struct vb_hbl_memory *memory, const struct vb_hbl_buffer *buffer)
 {
-	uint64_t bytes = page_up(buffer->size);
+	uint64_t bytes = hbl_memory_page_up(buffer->size);
 
 	/* Where that fails, all of it is like any other memory. */
 	if (bytes <= MAX_SHARED &&
@@ -81,9 +81,9 @@ static void share(const struct vb_hbl_memory *memory, const struct vb_hbl_buffer
 }
 
 /* Waits for peers that use it. */
-static void release(const struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
+static void hbl_memory_release(const struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
 {
-	uint64_t bytes = page_up(buffer->size);
+	uint64_t bytes = hbl_memory_page_up(buffer->size);
 
 	vb_shared_remove(buffer->host, bytes);
 	munmap(buffer->host, bytes);
@@ -106,7 +106,7 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 	}
 	while ((buffer = memory->buffers)) {
 		memory->buffers = buffer->next;
-		release(memory, buffer);
+		hbl_memory_release(memory, buffer);
 	}
 	free(atomic_exchange_explicit(&memory->maps, NULL, memory_order_acq_rel));
 	if (vb_hbl_memory_is_file(memory, memory->fd))
@@ -117,7 +117,7 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* The first map that ends behind va. */
-static uint32_t find(const struct vb_hbl_maps *maps, uint64_t va)
+static uint32_t hbl_memory_find(const struct vb_hbl_maps *maps, uint64_t va)
 {
 	uint32_t low = 0, high = maps->count;
 
@@ -141,7 +141,7 @@ void *vb_hbl_memory_at(struct vb_hbl_memory *memory, uint64_t va, uint64_t len)
 
 	if (!maps)
 		return NULL;
-	i = find(maps, va);
+	i = hbl_memory_find(maps, va);
 	if (i == maps->count)
 		return NULL;
 	map = &maps->map[i];
@@ -150,23 +150,23 @@ void *vb_hbl_memory_at(struct vb_hbl_memory *memory, uint64_t va, uint64_t len)
 	return map->host + (va - map->va);
 }
 
-static bool is_free(const struct vb_hbl_maps *maps, uint64_t va, uint64_t size)
+static bool hbl_memory_is_free(const struct vb_hbl_maps *maps, uint64_t va, uint64_t size)
 {
-	uint32_t i = find(maps, va);
+	uint32_t i = hbl_memory_find(maps, va);
 
 	return va >= SLOT && va < VA_LAST && size <= VA_LAST - va &&
 	       (i == maps->count || maps->map[i].va >= va + size);
 }
 
 /* The lowest slots that are free in one piece; 0 where there are none. */
-static uint64_t choose(const struct vb_hbl_maps *maps, uint64_t size)
+static uint64_t hbl_memory_choose(const struct vb_hbl_maps *maps, uint64_t size)
 {
 	uint64_t va = VA_FIRST;
 
 	while (va < VA_LAST) {
-		uint32_t i = find(maps, va);
+		uint32_t i = hbl_memory_find(maps, va);
 
-		if (is_free(maps, va, size))
+		if (hbl_memory_is_free(maps, va, size))
 			return va;
 		if (i == maps->count)
 			break;
@@ -176,7 +176,7 @@ static uint64_t choose(const struct vb_hbl_maps *maps, uint64_t size)
 }
 
 /* Peers see the first ones, and reach the others by packets. */
-static void show(struct vb_window *window, const struct vb_hbl_maps *maps)
+static void hbl_memory_show(struct vb_window *window, const struct vb_hbl_maps *maps)
 {
 	uint32_t count = maps->count < VB_WINDOW_MAPS ? maps->count : VB_WINDOW_MAPS;
 
@@ -192,13 +192,13 @@ static void show(struct vb_window *window, const struct vb_hbl_maps *maps)
 	vb_window_end_maps(window, count);
 }
 
-static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
+static void hbl_memory_replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 {
 	struct vb_hbl_maps *old =
 		atomic_exchange_explicit(&memory->maps, maps, memory_order_acq_rel);
 
 	if (memory->window)
-		show(memory->window, maps);
+		hbl_memory_show(memory->window, maps);
 	/* Nobody uses what is not in the new table once this returns. */
 	vb_read_wait();
 	if (memory->window)
@@ -206,29 +206,30 @@ static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 	free(old);
 }
 
-static int insert(struct vb_hbl_memory *memory, struct vb_hbl_map *map, uint64_t hint, bool forced)
+static int hbl_memory_insert(struct vb_hbl_memory *memory, struct vb_hbl_map *map, uint64_t hint,
+			     bool forced)
 {
 	struct vb_hbl_maps *old = atomic_load_explicit(&memory->maps, memory_order_acquire), *maps;
-	uint64_t offset = map->va, size = page_up(offset + map->size), va = 0;
+	uint64_t offset = map->va, size = hbl_memory_page_up(offset + map->size), va = 0;
 	uint32_t at;
 
 	hint &= ~(uint64_t)(VB_HBL_PAGE - 1);
-	if (hint && is_free(old, hint, size))
+	if (hint && hbl_memory_is_free(old, hint, size))
 		va = hint;
 	else if (!forced)
-		va = choose(old, size);
+		va = hbl_memory_choose(old, size);
 	if (!va)
 		return forced ? -EINVAL : -ENOMEM;
 	map->va = va + offset;
 	maps = malloc(sizeof(*maps) + (old->count + 1) * sizeof(*map));
 	if (!maps)
 		return -ENOMEM;
-	at = find(old, va);
+	at = hbl_memory_find(old, va);
 	maps->count = old->count + 1;
 	memcpy(maps->map, old->map, at * sizeof(*map));
 	maps->map[at] = *map;
 	memcpy(&maps->map[at + 1], &old->map[at], (old->count - at) * sizeof(*map));
-	replace(memory, maps);
+	hbl_memory_replace(memory, maps);
 	return 0;
 }
 
@@ -241,7 +242,7 @@ int vb_hbl_memory_unmap(struct vb_hbl_memory *memory, uint64_t va)
 
 	pthread_mutex_lock(&memory->lock);
 	old = atomic_load_explicit(&memory->maps, memory_order_acquire);
-	at = find(old, va);
+	at = hbl_memory_find(old, va);
 	if (at == old->count || old->map[at].va != va)
 		goto unlock;
 	ret = -ENOMEM;
@@ -254,7 +255,7 @@ int vb_hbl_memory_unmap(struct vb_hbl_memory *memory, uint64_t va)
 	maps->count = old->count - 1;
 	memcpy(maps->map, old->map, at * sizeof(maps->map[0]));
 	memcpy(&maps->map[at], &old->map[at + 1], (maps->count - at) * sizeof(maps->map[0]));
-	replace(memory, maps);
+	hbl_memory_replace(memory, maps);
 	ret = 0;
 unlock:
 	pthread_mutex_unlock(&memory->lock);
@@ -266,7 +267,7 @@ unlock:
 /* Room in the file and in the program for a buffer behind all others. */
 static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
 {
-	uint64_t bytes = page_up(buffer->size);
+	uint64_t bytes = hbl_memory_page_up(buffer->size);
 
 	if (!vb_hbl_memory_is_file(memory, memory->fd))
 		return -EBADF;
@@ -280,7 +281,7 @@ static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
 	if (buffer->host == MAP_FAILED)
 		return -errno;
 	memory->file_size += bytes;
-	share(memory, buffer);
+	hbl_memory_share(memory, buffer);
 	return 0;
 }
 
@@ -319,7 +320,7 @@ int vb_hbl_memory_free(struct vb_hbl_memory *memory, uint64_t handle)
 	buffer = *at;
 	if (buffer && !buffer->maps) {
 		*at = buffer->next;
-		release(memory, buffer);
+		hbl_memory_release(memory, buffer);
 		ret = 0;
 	}
 	pthread_mutex_unlock(&memory->lock);
@@ -339,7 +340,7 @@ int vb_hbl_memory_map(struct vb_hbl_memory *memory, uint64_t handle, uint64_t hi
 	if (buffer) {
 		map.host = buffer->host;
 		map.size = buffer->size;
-		ret = insert(memory, &map, hint, forced);
+		ret = hbl_memory_insert(memory, &map, hint, forced);
 	}
 	if (!ret) {
 		buffer->maps++;
@@ -367,7 +368,7 @@ int vb_hbl_memory_map_host(struct vb_hbl_memory *memory, void *host, uint64_t si
 		return -EFAULT;
 	map.va = (uintptr_t)host & (VB_HBL_PAGE - 1); /* the offset in the page stays */
 	pthread_mutex_lock(&memory->lock);
-	ret = insert(memory, &map, hint, forced);
+	ret = hbl_memory_insert(memory, &map, hint, forced);
 	pthread_mutex_unlock(&memory->lock);
 	if (!ret)
 		*va = map.va;

@@ -48,7 +48,7 @@ void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl
 }
 
 /* path_lock held. A path that is open already was left by a port that was down meanwhile. */
-static void open_path(struct vb_hbl_qp *qp)
+static void hbl_qp_open_path(struct vb_hbl_qp *qp)
 {
 	struct vb_slot_info owner;
 
@@ -72,7 +72,7 @@ bool vb_hbl_qp_connect(struct vb_hbl_qp *qp)
 		return true;
 	vb_lock(&qp->path_lock);
 	if (!atomic_load_explicit(&qp->connected, memory_order_acquire))
-		open_path(qp);
+		hbl_qp_open_path(qp);
 	vb_unlock(&qp->path_lock);
 	return atomic_load_explicit(&qp->connected, memory_order_acquire);
 }
@@ -121,7 +121,7 @@ static int make_queues(struct vb_hbl_qp *qp)
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-static bool is_used(const struct vb_hbl_port *port, uint32_t qpn)
+static bool hbl_qp_is_used(const struct vb_hbl_port *port, uint32_t qpn)
 {
 	return atomic_load_explicit(&vb_hbl_port_qps(port)[qpn], memory_order_relaxed);
 }
@@ -135,7 +135,7 @@ static bool is_reserved(const struct vb_hbl *hbl, uint32_t qpn)
 static bool is_used_anywhere(struct vb_hbl *hbl, uint32_t qpn)
 {
 	for (uint32_t p = 1; p <= hbl->adapter->config->ports; p++)
-		if (hbl->ports[p].ready && is_used(&hbl->ports[p], qpn))
+		if (hbl->ports[p].ready && hbl_qp_is_used(&hbl->ports[p], qpn))
 			return true;
 	return false;
 }
@@ -171,12 +171,12 @@ int vb_hbl_qpn_reserve(struct vb_hbl *hbl, uint32_t *qpn)
  * The device's mutex held. Numbers come back late: peers hold on to them. Beside those in use a port
  * has a free one that is not reserved, unless most are reserved.
  */
-static int find_number(const struct vb_hbl_port *port, uint32_t hint, uint32_t *qpn)
+static int hbl_qp_find_number(const struct vb_hbl_port *port, uint32_t hint, uint32_t *qpn)
 {
 	if (hint) {
 		if (hint > VB_HBL_MAX_QPN || !is_reserved(port->hbl, hint))
 			return vb_refuse_value("qp_num_hint", hint);
-		if (is_used(port, hint))
+		if (hbl_qp_is_used(port, hint))
 			return vb_refuse_hbl_used_up("queue pair of this number", port->number);
 		*qpn = hint;
 		return 0;
@@ -184,20 +184,20 @@ static int find_number(const struct vb_hbl_port *port, uint32_t hint, uint32_t *
 	*qpn = port->last_qpn;
 	for (uint32_t i = 0; i < VB_HBL_MAX_QPN; i++) {
 		*qpn = *qpn % VB_HBL_MAX_QPN + 1;
-		if (!is_used(port, *qpn) && !is_reserved(port->hbl, *qpn))
+		if (!hbl_qp_is_used(port, *qpn) && !is_reserved(port->hbl, *qpn))
 			return 0;
 	}
 	return -ENOMEM;
 }
 
-static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port, uint32_t hint)
+static int hbl_qp_take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port, uint32_t hint)
 {
 	uint32_t qpn = 0;
 	int ret;
 
 	if (port->num_qps >= port->attr.max_wqs)
 		return -ENOMEM;
-	ret = find_number(port, hint, &qpn);
+	ret = hbl_qp_find_number(port, hint, &qpn);
 	if (ret)
 		return ret;
 	if (!hint)
@@ -228,7 +228,7 @@ static void give_number(struct vb_hbl_qp *qp)
 	qp->qpn = 0;
 }
 
-static void reset(struct vb_hbl_qp *qp)
+static void hbl_qp_reset(struct vb_hbl_qp *qp)
 {
 	give_number(qp);
 	vb_path_close(&qp->path);
@@ -300,7 +300,7 @@ void vb_hbl_qp_destroy(struct vb_hbl_qp *qp)
 		return;
 	vb_card_enter();
 	pthread_mutex_lock(&hbl->mutex);
-	reset(qp);
+	hbl_qp_reset(qp);
 	qp->req_cq->users--;
 	qp->res_cq->users--;
 	if (qp->next)
@@ -381,7 +381,7 @@ static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 			"a CQ is of another port, or the work queue is larger than the port's");
 	qp->wqe_shift = hbl->wide ? WIDE_SHIFT : NARROW_SHIFT;
 	qp->attr = (struct vb_hbl_qp_attr){ .wq_type = hbl->wq_type, .wide = hbl->wide };
-	ret = take_number(qp, port, hbl->qpn_hint);
+	ret = hbl_qp_take_number(qp, port, hbl->qpn_hint);
 	if (ret)
 		return ret;
 	qp->ibv.port_num = attr->port_num;
@@ -389,7 +389,7 @@ static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	return 0;
 }
 
-static uint32_t mtu_bytes(int mtu)
+static uint32_t hbl_qp_mtu_bytes(int mtu)
 {
 	return mtu >= IBV_MTU_256 && mtu <= VB_HBL_PATH_MTU_8192 ? 128u << mtu : 0;
 }
@@ -413,7 +413,7 @@ static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	uint32_t device, port;
 	int ret;
 
-	if ((hbl->caps & ~known) || !mtu_bytes((int)attr->path_mtu) || !attr->dest_qp_num ||
+	if ((hbl->caps & ~known) || !hbl_qp_mtu_bytes((int)attr->path_mtu) || !attr->dest_qp_num ||
 	    attr->dest_qp_num > VB_HBL_MAX_QPN || attr->rq_psn > 0xffffff ||
 	    hbl->priority >= PRIORITIES || find_encap(qp, hbl, &encap))
 		return vb_refuse_combination(
@@ -427,7 +427,7 @@ static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	ret = make_queues(qp);
 	if (ret)
 		return vb_refuse_memory("the work queues");
-	qp->mtu = mtu_bytes((int)attr->path_mtu);
+	qp->mtu = hbl_qp_mtu_bytes((int)attr->path_mtu);
 	qp->span = qp->mtu < VB_SHM_SPAN ? qp->mtu : VB_SHM_SPAN;
 	qp->peer_device = device;
 	qp->peer = vb_hbl_address(device, port, attr->dest_qp_num);
@@ -478,8 +478,8 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	return 0;
 }
 
-static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
-		const struct vb_hbl_qp_attr *hbl)
+static int hbl_qp_move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		       const struct vb_hbl_qp_attr *hbl)
 {
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
 	int ret = -EINVAL;
@@ -487,7 +487,7 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	mask &= ~IBV_QP_CUR_STATE;
 	if (attr->qp_state == IBV_QPS_RESET) {
 		if (mask == IBV_QP_STATE)
-			reset(qp);
+			hbl_qp_reset(qp);
 		return mask == IBV_QP_STATE ? 0 : -EINVAL;
 	}
 	if (attr->qp_state == IBV_QPS_ERR) {
@@ -531,7 +531,7 @@ int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int m
 		return -EINVAL;
 	vb_card_enter();
 	pthread_mutex_lock(&qp->hbl->mutex);
-	ret = move(qp, attr, mask, hbl);
+	ret = hbl_qp_move(qp, attr, mask, hbl);
 	vb_hbl_show_state(qp);
 	pthread_mutex_unlock(&qp->hbl->mutex);
 	vb_card_leave();

@@ -41,7 +41,7 @@ enum {
 	SHOW_EVERY = 16,
 };
 
-static bool has_response(uint8_t op)
+static bool hbl_requester_has_response(uint8_t op)
 {
 	return op == VB_HBL_OP_READ || op == VB_HBL_OP_FETCH_ADD ||
 	       op == VB_HBL_OP_FETCH_ADD_SILENT;
@@ -58,7 +58,7 @@ static uint32_t wqe_index(const struct vb_hbl_qp *qp, uint32_t count)
 	return qp->hbl->generation == VB_GAUDI2 ? count & (qp->wqes - 1) : count & 0x3fffff;
 }
 
-static enum step fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
+static enum step hbl_requester_fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
 {
 	vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, syndrome);
 	return WAIT;
@@ -70,7 +70,7 @@ static enum step fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
  * The receive work queue's entry says what the requester is told. False where that must wait, or
  * cannot be.
  */
-static bool tell(struct vb_hbl_qp *qp, uint32_t count)
+static bool hbl_requester_tell(struct vb_hbl_qp *qp, uint32_t count)
 {
 	uint8_t bytes[VB_HBL_RWQE_SIZE];
 	struct vb_hbl_rwqe rwqe;
@@ -79,13 +79,13 @@ static bool tell(struct vb_hbl_qp *qp, uint32_t count)
 	enum vb_hbl_room room = VB_HBL_LOST;
 
 	if (vb_fault_copy(bytes, qp->rwq + (size_t)at * VB_HBL_RWQE_SIZE, sizeof(bytes))) {
-		fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+		hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 		return false;
 	}
 	syndrome = vb_hbl_decode_receive(bytes, qp->hbl->generation, at,
 					 !qp->port->attr.no_index_check, &rwqe);
 	if (syndrome) {
-		fail(qp, syndrome);
+		hbl_requester_fail(qp, syndrome);
 		return false;
 	}
 	if (rwqe.completion & VB_HBL_COMPLETE_CQ)
@@ -104,13 +104,13 @@ static void tell_ready(struct vb_hbl_qp *qp)
 	struct vb_hbl_sq *sq = &qp->sq;
 
 	sq->starved = false;
-	while (sq->told != sq->sender.head && tell(qp, sq->told))
+	while (sq->told != sq->sender.head && hbl_requester_tell(qp, sq->told))
 		sq->told++;
 	if (sq->starved)
 		vb_hbl_timer_add(qp, vb_now_ns() + VB_HBL_FULL_LOOK_NS);
 }
 
-static void complete_ready(struct vb_hbl_qp *qp)
+static void hbl_requester_complete_ready(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_flight *f;
@@ -160,8 +160,8 @@ static uint64_t chunk_address(const struct vb_hbl_wr *wr, uint64_t n)
 }
 
 /* Payload from offset on, at most max bytes: pieces, or -1 where an address is not mapped. */
-static int gather(struct vb_hbl_qp *qp, uint64_t offset, uint32_t max, struct iovec *iov,
-		  uint32_t *len)
+static int hbl_requester_gather(struct vb_hbl_qp *qp, uint64_t offset, uint32_t max,
+				struct iovec *iov, uint32_t *len)
 {
 	struct vb_hbl_wr *wr = &qp->sq.wr;
 	int n = 0;
@@ -191,14 +191,14 @@ static void add_flight(struct vb_hbl_qp *qp)
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_wr *wr = &sq->wr;
 
-	struct vb_hbl_flight *f = (struct vb_hbl_flight *)vb_sender_add(&sq->sender, sq->first_psn,
-									has_response(wr->op));
+	struct vb_hbl_flight *f = (struct vb_hbl_flight *)vb_sender_add(
+		&sq->sender, sq->first_psn, hbl_requester_has_response(wr->op));
 
 	f->op = wr->op;
 	f->size = wr->size;
 	f->local = wr->local;
 	sq->messages++;
-	if (has_response(wr->op))
+	if (hbl_requester_has_response(wr->op))
 		sq->bytes_asked += wr->size;
 	else
 		sq->bytes_sent += wr->size;
@@ -208,7 +208,7 @@ static void add_flight(struct vb_hbl_qp *qp)
 }
 
 /* A timer as long as anything is in flight. */
-static void watch(struct vb_hbl_qp *qp)
+static void hbl_requester_watch(struct vb_hbl_qp *qp)
 {
 	qp->sq.sender.recent = true;
 	if (!qp->timer.set)
@@ -218,7 +218,7 @@ static void watch(struct vb_hbl_qp *qp)
 static enum step send_failed(struct vb_hbl_qp *qp, int ret)
 {
 	if (ret == -EFAULT)
-		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+		return hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 	vb_hbl_work_block(qp, VB_HBL_WORK_SEND);
 	return WAIT;
 }
@@ -231,8 +231,8 @@ static void account(struct vb_hbl_sq *sq, uint32_t psns, uint32_t bytes)
 		sq->credit -= bytes ? bytes : 1;
 }
 
-static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn);
-static void report(struct vb_hbl_qp *qp, uint32_t psns);
+static void hbl_requester_acknowledge(struct vb_hbl_qp *qp, uint32_t psn);
+static void hbl_requester_report(struct vb_hbl_qp *qp, uint32_t psns);
 
 /* A message whose packets are on their way. */
 static void count_packets(struct vb_hbl_qp *qp)
@@ -271,7 +271,7 @@ static bool find_local(struct vb_hbl_qp *qp, struct vb_delivery *d, struct iovec
 
 	d->len = wr->size;
 	if (d->op == VB_WINDOW_WRITE && wr->size) {
-		pieces = gather(qp, 0, wr->size, iov, &d->len);
+		pieces = hbl_requester_gather(qp, 0, wr->size, iov, &d->len);
 	} else if (d->op == VB_WINDOW_READ && wr->size) {
 		*iov = (struct iovec){ vb_hbl_at(qp, wr->local, wr->size), wr->size };
 		pieces = iov->iov_base ? 1 : -1;
@@ -292,7 +292,7 @@ static enum step finish_delivery(struct vb_hbl_qp *qp, const struct vb_delivery 
 		void *to = vb_hbl_at(qp, sq->wr.local, sizeof(d->old));
 
 		if (!to || vb_fault_copy(to, &d->old, sizeof(d->old)))
-			return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+			return hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 	}
 	account(sq, d->psns, d->op == VB_WINDOW_WRITE ? d->len : 0);
 	sq->unflushed = unflushed; /* nobody need be woken for this one */
@@ -302,17 +302,17 @@ static enum step finish_delivery(struct vb_hbl_qp *qp, const struct vb_delivery 
 		f->received = d->len;
 		f->next_psn = f->last_psn;
 		vb_sender_answered(&sq->sender, f, true);
-		report(qp, d->psns);
+		hbl_requester_report(qp, d->psns);
 		sq->held = false;
-		complete_ready(qp);
+		hbl_requester_complete_ready(qp);
 	} else {
-		acknowledge(qp, d->psn);
+		hbl_requester_acknowledge(qp, d->psn);
 	}
 	return NEXT;
 }
 
 /* Do it in the peer's memory (lend.c). False: it is for packets to do; step is not set. */
-static bool deliver(struct vb_hbl_qp *qp, enum vb_window_op op, enum step *step)
+static bool hbl_requester_deliver(struct vb_hbl_qp *qp, enum vb_window_op op, enum step *step)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_wr *wr = &sq->wr;
@@ -359,7 +359,7 @@ static enum step send_write(struct vb_hbl_qp *qp)
 	struct iovec iov[VB_HBL_PIECES];
 	enum step step;
 
-	if (may_deliver(qp) && deliver(qp, VB_WINDOW_WRITE, &step))
+	if (may_deliver(qp) && hbl_requester_deliver(qp, VB_WINDOW_WRITE, &step))
 		return step;
 	do {
 		uint64_t left = wr->size - sq->sent;
@@ -380,10 +380,10 @@ static enum step send_write(struct vb_hbl_qp *qp)
 		if (!vb_sender_has_window(&sq->sender) || !in_pace(qp))
 			return WAIT;
 		if (left)
-			pieces = gather(qp, sq->sent, left < qp->mtu ? (uint32_t)left : qp->mtu,
-					iov, &len);
+			pieces = hbl_requester_gather(
+				qp, sq->sent, left < qp->mtu ? (uint32_t)left : qp->mtu, iov, &len);
 		if (pieces < 0)
-			return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+			return hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 		pkt.iov_cnt = (uint32_t)pieces;
 		pkt.len = len;
 		pkt.flags = len == left ? VB_PKT_LAST : 0;
@@ -433,8 +433,9 @@ static enum step send_read(struct vb_hbl_qp *qp)
 	if (qp->sq.sender.responses >= VB_HBL_MAX_READS)
 		return WAIT;
 	if (wr->op != VB_HBL_OP_FETCH_ADD_SILENT && wr->size && !vb_hbl_at(qp, wr->local, wr->size))
-		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
-	if (may_deliver(qp) && deliver(qp, atomic ? VB_WINDOW_ADD : VB_WINDOW_READ, &step))
+		return hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	if (may_deliver(qp) &&
+	    hbl_requester_deliver(qp, atomic ? VB_WINDOW_ADD : VB_WINDOW_READ, &step))
 		return step;
 	return send_request(qp, &pkt);
 }
@@ -453,7 +454,7 @@ static enum step send_announcement(struct vb_hbl_qp *qp)
 	if (sq->announced - used >= qp->attr.dest_wq_size)
 		return WAIT;
 	if (wr->size && !vb_hbl_at(qp, wr->local, wr->size))
-		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+		return hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 	step = send_request(qp, &pkt);
 	sq->announced += step == NEXT;
 	return step;
@@ -469,7 +470,7 @@ static enum step send_rendezvous(struct vb_hbl_qp *qp)
 	if (sq->rdv_next == atomic_load_explicit(&qp->rq.rdv_tail, memory_order_acquire))
 		return WAIT;
 	if (sq->wr.size > to->size)
-		return fail(qp, VB_HBL_SYN_BAD_SIZE);
+		return hbl_requester_fail(qp, VB_HBL_SYN_BAD_SIZE);
 	sq->wr.remote = to->va;
 	step = send_write(qp);
 	sq->rdv_next += step == NEXT;
@@ -500,7 +501,7 @@ static bool is_announcement(const struct vb_hbl_qp *qp, uint8_t op)
 	return op == VB_HBL_OP_SEND && (qp->attr.wq_type & VB_HBL_WQ_RECV_RDV);
 }
 
-static enum step load(struct vb_hbl_qp *qp)
+static enum step hbl_requester_load(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	uint8_t bytes[64];
@@ -514,7 +515,7 @@ static enum step load(struct vb_hbl_qp *qp)
 		syndrome = (enum vb_hbl_syndrome)sq->asked;
 		sq->asked = VB_HBL_SYN_NONE;
 		atomic_store_explicit(&sq->blamed, true, memory_order_relaxed);
-		return fail(qp, syndrome);
+		return hbl_requester_fail(qp, syndrome);
 	}
 	if (!vb_fault_copy(bytes, qp->swq + ((size_t)at << qp->wqe_shift), 1u << qp->wqe_shift))
 		syndrome = vb_hbl_decode_send(bytes, qp->attr.wide, qp->hbl->generation, at,
@@ -522,7 +523,7 @@ static enum step load(struct vb_hbl_qp *qp)
 	if (!syndrome && !may_do(qp->attr.wq_type, sq->wr.op))
 		syndrome = VB_HBL_SYN_BAD_OPCODE;
 	if (syndrome)
-		return fail(qp, syndrome);
+		return hbl_requester_fail(qp, syndrome);
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->sender.psn;
@@ -531,7 +532,7 @@ static enum step load(struct vb_hbl_qp *qp)
 	return NEXT;
 }
 
-static enum step execute(struct vb_hbl_qp *qp)
+static enum step hbl_requester_execute(struct vb_hbl_qp *qp)
 {
 	switch (qp->sq.wr.op) {
 	case VB_HBL_OP_NOP:
@@ -556,20 +557,20 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 
 	while (sq->sender.tail != sq->pi && sq->sender.tail - sq->told < qp->wqes && !sq->held &&
 	       atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
-		enum step step = sq->loaded ? NEXT : load(qp);
+		enum step step = sq->loaded ? NEXT : hbl_requester_load(qp);
 
 		if (step == NEXT)
-			step = execute(qp);
+			step = hbl_requester_execute(qp);
 		if (step != NEXT)
 			break;
 	}
-	complete_ready(qp); /* NOPs */
+	hbl_requester_complete_ready(qp); /* NOPs */
 	if (sq->unflushed) {
 		sq->unflushed = false;
 		vb_burst_flush(&qp->path);
 	}
 	if (sq->sender.head != sq->sender.tail || sq->sent)
-		watch(qp);
+		hbl_requester_watch(qp);
 	vb_hbl_show_sq(qp);
 }
 
@@ -637,14 +638,14 @@ static bool is_overtaken(const struct vb_hbl_qp *qp)
 }
 
 /* Send again, from the first message that is not complete. */
-static void rewind_all(struct vb_hbl_qp *qp)
+static void hbl_requester_rewind_all(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 
 	if (sq->sender.head == sq->sender.tail && !sq->loaded)
 		return;
 	if (is_overtaken(qp)) {
-		fail(qp, VB_HBL_SYN_BAD_PI);
+		hbl_requester_fail(qp, VB_HBL_SYN_BAD_PI);
 		return;
 	}
 	for (uint32_t i = sq->sender.head; i != sq->sender.tail; i++)
@@ -656,7 +657,7 @@ static void rewind_all(struct vb_hbl_qp *qp)
 	sq->sent = 0;
 }
 
-static void report(struct vb_hbl_qp *qp, uint32_t psns)
+static void hbl_requester_report(struct vb_hbl_qp *qp, uint32_t psns)
 {
 	struct vb_hbl_cq *cq = atomic_load_explicit(&qp->port->cc_cq, memory_order_acquire);
 	uint64_t rtt = 0;
@@ -672,18 +673,18 @@ static void report(struct vb_hbl_qp *qp, uint32_t psns)
 }
 
 /* Everything up to psn arrived. */
-static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn)
+static void hbl_requester_acknowledge(struct vb_hbl_qp *qp, uint32_t psn)
 {
 	uint32_t fresh = vb_sender_acknowledge(&qp->sq.sender, psn);
 
 	if (!fresh)
 		return;
-	report(qp, fresh);
+	hbl_requester_report(qp, fresh);
 	qp->sq.held = false;
-	complete_ready(qp);
+	hbl_requester_complete_ready(qp);
 }
 
-static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static void hbl_requester_take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
@@ -695,7 +696,7 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		return;
 	if (len > f->size - f->flight.received ||
 	    ((pkt->flags & VB_PKT_LAST) && f->flight.received + len != f->size)) {
-		fail(qp, VB_HBL_SYN_REMOTE_REQUEST);
+		hbl_requester_fail(qp, VB_HBL_SYN_REMOTE_REQUEST);
 		return;
 	}
 	if (f->op != VB_HBL_OP_FETCH_ADD_SILENT && len) {
@@ -703,7 +704,7 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		if (!to ||
 		    vb_fault_copy(to, atomic ? (const void *)&pkt->original : pkt->iov->iov_base,
 				  len)) {
-			fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+			hbl_requester_fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 			return;
 		}
 	}
@@ -711,36 +712,37 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	vb_sender_answered(&sq->sender, &f->flight, pkt->flags & VB_PKT_LAST);
 	sq->held = false;
 	if (sq->sender.una != una)
-		report(qp, (uint32_t)vb_psn_diff(sq->sender.una, una));
-	complete_ready(qp);
+		hbl_requester_report(qp, (uint32_t)vb_psn_diff(sq->sender.una, una));
+	hbl_requester_complete_ready(qp);
 }
 
 /*
  * The peer's CQ is full. It sends a NAK when it is not any more; the timer asks again in case that
  * was lost.
  */
-static void hold(struct vb_hbl_qp *qp)
+static void hbl_requester_hold(struct vb_hbl_qp *qp)
 {
 	qp->sq.held = true;
 	qp->sq.held_at = vb_now_ns();
-	watch(qp);
+	hbl_requester_watch(qp);
 }
 
-static void take_nak(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static void hbl_requester_take_nak(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
-	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
+	hbl_requester_acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
 	switch (pkt->syndrome) {
 	case VB_SYN_RNR:
-		rewind_all(qp);
-		hold(qp);
+		hbl_requester_rewind_all(qp);
+		hbl_requester_hold(qp);
 		break;
 	case VB_SYN_NAK_SEQUENCE:
 		qp->sq.held = false;
-		rewind_all(qp);
+		hbl_requester_rewind_all(qp);
 		break;
 	default:
-		fail(qp, pkt->syndrome == VB_SYN_NAK_ACCESS ? VB_HBL_SYN_REMOTE_ACCESS
-							    : VB_HBL_SYN_REMOTE_REQUEST);
+		hbl_requester_fail(qp, pkt->syndrome == VB_SYN_NAK_ACCESS
+					       ? VB_HBL_SYN_REMOTE_ACCESS
+					       : VB_HBL_SYN_REMOTE_REQUEST);
 	}
 }
 
@@ -749,11 +751,11 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	vb_lock(&qp->sq.lock);
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
 		if (pkt->op != VB_PKT_ACK)
-			take_data(qp, pkt);
+			hbl_requester_take_data(qp, pkt);
 		else if (pkt->syndrome == VB_SYN_ACK)
-			acknowledge(qp, pkt->psn);
+			hbl_requester_acknowledge(qp, pkt->psn);
 		else
-			take_nak(qp, pkt);
+			hbl_requester_take_nak(qp, pkt);
 		vb_hbl_requester_run(qp);
 	}
 	vb_unlock(&qp->sq.lock);
@@ -761,7 +763,7 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-static void timed_out(struct vb_hbl_qp *qp)
+static void hbl_requester_timed_out(struct vb_hbl_qp *qp)
 {
 	/* Packets that still lie in the ring are not lost: the other process is only slow. */
 	if (atomic_load_explicit(&qp->connected, memory_order_acquire) &&
@@ -769,12 +771,12 @@ static void timed_out(struct vb_hbl_qp *qp)
 	     (vb_path_unread(&qp->path) && vb_sender_puts_off(&qp->sq.sender))))
 		return;
 	if (!vb_sender_retry(&qp->sq.sender)) {
-		fail(qp, VB_HBL_SYN_RETRIES);
+		hbl_requester_fail(qp, VB_HBL_SYN_RETRIES);
 		return;
 	}
 	/* What was written over cannot be sent again; its acknowledgement may still come. */
 	if (!is_overtaken(qp))
-		rewind_all(qp);
+		hbl_requester_rewind_all(qp);
 }
 
 /*
@@ -788,7 +790,7 @@ static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 
 	if (waits && atomic_load_explicit(&qp->connected, memory_order_acquire) &&
 	    !vb_path_alive(&qp->path)) {
-		fail(qp, VB_HBL_SYN_RETRIES);
+		hbl_requester_fail(qp, VB_HBL_SYN_RETRIES);
 		return true;
 	}
 	if (sq->held) {
@@ -801,7 +803,7 @@ static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 	case VB_SENDER_IDLE:
 		return false;
 	case VB_SENDER_TIMEOUT:
-		timed_out(qp);
+		hbl_requester_timed_out(qp);
 		return true;
 	default:
 		return true;

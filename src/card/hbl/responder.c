@@ -28,7 +28,7 @@ static void answer_with(struct vb_hbl_qp *qp, uint8_t syndrome, uint32_t psn)
 	vb_hbl_work_add(qp, VB_HBL_WORK_ANSWER);
 }
 
-static void refuse(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, uint8_t syndrome)
+static void hbl_responder_refuse(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, uint8_t syndrome)
 {
 	answer_with(qp, syndrome, pkt->psn);
 	vb_hbl_qp_fail(qp, IBV_EVENT_QP_REQ_ERR,
@@ -53,7 +53,7 @@ static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 
 /* --- requests: rq.lock held, in order. Where not 0, nothing happened and the packet does not count. --- */
 
-static int copy_in(char *to, const struct vb_pkt *pkt)
+static int hbl_responder_copy_in(char *to, const struct vb_pkt *pkt)
 {
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		if (vb_fault_copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len))
@@ -82,19 +82,19 @@ static int do_write(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	char *to = NULL;
 
 	if (!(qp->attr.wq_type & takers)) {
-		refuse(qp, pkt, VB_SYN_NAK_INVALID);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}
 	if (pkt->len)
 		to = vb_hbl_at(qp, pkt->va, pkt->len);
 	if (pkt->rkey != qp->attr.local_key || (pkt->len && !to)) {
-		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_ACCESS);
 		return -EPROTO;
 	}
-	if (pkt->len && copy_in(to, pkt)) {
+	if (pkt->len && hbl_responder_copy_in(to, pkt)) {
 		if (!source_is_readable(pkt))
 			return -EFAULT;
-		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_ACCESS);
 		return -EPROTO;
 	}
 	if (!(pkt->flags & VB_PKT_LAST))
@@ -115,10 +115,10 @@ static int take_announcement(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 
 	if (qp->attr.wq_type != VB_HBL_WQ_SEND_RDV || pkt->len != sizeof(what) ||
 	    tail - atomic_load_explicit(&qp->sq.rdv_done, memory_order_relaxed) >= qp->wqes) {
-		refuse(qp, pkt, VB_SYN_NAK_INVALID);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}
-	if (copy_in((char *)&what, pkt))
+	if (hbl_responder_copy_in((char *)&what, pkt))
 		return -EFAULT;
 	rq->rdv[tail & (qp->wqes - 1)] = what;
 	atomic_store_explicit(&rq->rdv_tail, tail + 1, memory_order_release);
@@ -156,7 +156,7 @@ static int do_read(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	uint8_t refusal = check_read(qp, pkt);
 
 	if (refusal) {
-		refuse(qp, pkt, refusal);
+		hbl_responder_refuse(qp, pkt, refusal);
 		return -EPROTO;
 	}
 	if (!queue_answer(qp, &answer))
@@ -164,21 +164,21 @@ static int do_read(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	return 0;
 }
 
-static int do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static int hbl_responder_do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
 	struct vb_hbl_answer answer = { .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn };
 	uint64_t *word = vb_hbl_at(qp, pkt->va, sizeof(*word));
 
 	if (!(qp->attr.wq_type & VB_HBL_WQ_WRITE)) {
-		refuse(qp, pkt, VB_SYN_NAK_INVALID);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}
 	if (rq->ans_tail - rq->ans_head >= VB_HBL_MAX_READS)
 		return -EAGAIN;
 	if (pkt->rkey != qp->attr.local_key || !word || (uintptr_t)word % sizeof(*word) ||
 	    vb_fault_fetch_add(word, pkt->swap_add, &answer.value)) {
-		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_ACCESS);
 		return -EPROTO;
 	}
 	vb_receiver_remember(&rq->receiver, pkt->psn, answer.value);
@@ -186,7 +186,7 @@ static int do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	return 0;
 }
 
-static int carry_out(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static int hbl_responder_carry_out(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	switch (pkt->op) {
 	case VB_PKT_WRITE:
@@ -196,9 +196,9 @@ static int carry_out(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	case VB_PKT_READ:
 		return do_read(qp, pkt);
 	case VB_PKT_FETCH_ADD:
-		return do_fetch_add(qp, pkt);
+		return hbl_responder_do_fetch_add(qp, pkt);
 	default:
-		refuse(qp, pkt, VB_SYN_NAK_INVALID);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}
 }
@@ -216,7 +216,7 @@ static void stall(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 }
 
 /* The place in the CQ first. */
-static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static int hbl_responder_execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	enum vb_hbl_room room = completes(pkt) ? vb_hbl_cq_reserve(qp->res_cq) : VB_HBL_LOST;
 	int ret;
@@ -227,7 +227,7 @@ static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		stall(qp, pkt);
 		return -EAGAIN;
 	}
-	ret = carry_out(qp, pkt);
+	ret = hbl_responder_carry_out(qp, pkt);
 	if (room == VB_HBL_ROOM && !ret)
 		complete(qp, pkt);
 	else if (room == VB_HBL_ROOM)
@@ -248,7 +248,8 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 		rq->receiver.nak_sent = true;
 		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
 		vb_fabric_kick(
-			qp->hbl->card->fabric); /* whichever thread ran the timers may be done with its work */
+			qp->hbl->card
+				->fabric); /* whichever thread ran the timers may be done with its work */
 	}
 	vb_unlock(&rq->lock);
 }
@@ -276,7 +277,7 @@ static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt,
 			 struct vb_window_queue *queue)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
-	int ret = execute(qp, pkt);
+	int ret = hbl_responder_execute(qp, pkt);
 
 	if (ret)
 		return ret;
@@ -368,7 +369,7 @@ static void take_ack(struct vb_hbl_rq *rq)
 }
 
 /* rq.lock held: there was no room for it. */
-static void put_back(struct vb_hbl_rq *rq, const struct vb_pkt *pkt)
+static void hbl_responder_put_back(struct vb_hbl_rq *rq, const struct vb_pkt *pkt)
 {
 	rq->ack_due = true;
 	if (pkt->syndrome == VB_SYN_ACK || rq->syndrome != VB_SYN_ACK)
@@ -384,7 +385,7 @@ static void finish_answer(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, int re
 
 	if (ret == -EFAULT) {
 		rq->ans_head++;
-		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
+		hbl_responder_refuse(qp, pkt, VB_SYN_NAK_ACCESS);
 		return;
 	}
 	rq->answer[rq->ans_head % VB_HBL_MAX_READS].sent += pkt->len;
@@ -411,7 +412,7 @@ static int send_answers(struct vb_hbl_qp *qp)
 		ret = pkt.iov_cnt && !iov.iov_base ? -EFAULT : vb_hbl_send(qp, &pkt);
 		vb_lock(&rq->lock);
 		if (ret == -EAGAIN && ack)
-			put_back(rq, &pkt);
+			hbl_responder_put_back(rq, &pkt);
 		if (ret == -EAGAIN)
 			return ret;
 		if (!ack)

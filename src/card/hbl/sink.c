@@ -26,7 +26,7 @@ void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when)
 	vb_alarm_set(&qp->timer, when);
 }
 
-static void run(struct vb_deferred *item, uint32_t what)
+static void hbl_sink_run(struct vb_deferred *item, uint32_t what)
 {
 	struct vb_hbl_qp *qp = container_of(item, struct vb_hbl_qp, deferred);
 
@@ -46,7 +46,7 @@ static void run(struct vb_deferred *item, uint32_t what)
 	vb_burst_end();
 }
 
-static void tell(struct vb_notice *notice, uint64_t events)
+static void hbl_sink_tell(struct vb_notice *notice, uint64_t events)
 {
 	struct vb_hbl_qp *qp = container_of(notice, struct vb_hbl_qp, notice);
 
@@ -55,8 +55,8 @@ static void tell(struct vb_notice *notice, uint64_t events)
 
 void vb_hbl_work_init(struct vb_hbl_qp *qp)
 {
-	vb_deferred_init(&qp->deferred, qp->hbl->card, run);
-	qp->notice.tell = tell;
+	vb_deferred_init(&qp->deferred, qp->hbl->card, hbl_sink_run);
+	qp->notice.tell = hbl_sink_tell;
 	qp->timer = (struct vb_alarm){ .card = qp->hbl->card,
 				       .lock = &qp->sq.lock,
 				       .look = vb_hbl_requester_look };

@@ -114,7 +114,7 @@ static struct vb_indirect *of_entry(struct vb_seg_mr *entry)
 }
 
 /* A key that can be used. */
-static struct vb_indirect *find(struct vb_card *card, uint32_t key)
+static struct vb_indirect *indirect_find(struct vb_card *card, uint32_t key)
 {
 	struct vb_seg_mr *entry = vb_segment_find_mr(card->fabric, key >> 8);
 
@@ -130,12 +130,12 @@ static struct vb_indirect *find(struct vb_card *card, uint32_t key)
  */
 static struct vb_indirect *lock_key(struct vb_card *card, uint32_t key)
 {
-	struct vb_indirect *in = find(card, key);
+	struct vb_indirect *in = indirect_find(card, key);
 
 	if (!in)
 		return NULL;
 	vb_lock(&in->lock);
-	if (find(card, key) == in)
+	if (indirect_find(card, key) == in)
 		return in;
 	vb_unlock(&in->lock);
 	return NULL;
@@ -143,12 +143,12 @@ static struct vb_indirect *lock_key(struct vb_card *card, uint32_t key)
 
 bool vb_indirect_is(struct vb_card *card, uint32_t key)
 {
-	return find(card, key) != NULL;
+	return indirect_find(card, key) != NULL;
 }
 
 /* --- access: the key's lock is held ----------------------------------------------------------- */
 
-static uint64_t reach(const struct vb_indirect *in)
+static uint64_t indirect_reach(const struct vb_indirect *in)
 {
 	uint64_t bytes = in->layout.bytes * in->layout.repeat;
 
@@ -159,7 +159,7 @@ static bool allows(const struct vb_indirect *in, uint32_t pdn, uint64_t addr, ui
 		   unsigned int access)
 {
 	return in->pdn == pdn && (in->access & access) == access && addr >= in->start &&
-	       len <= reach(in) && addr - in->start <= reach(in) - len;
+	       len <= indirect_reach(in) && addr - in->start <= indirect_reach(in) - len;
 }
 
 /* A part of a piece: addresses of another key. */
@@ -237,16 +237,17 @@ static int move_direct(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_
 }
 
 /* depth: how many keys may still follow one another. */
-static int move(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, char *buf,
-		size_t len, unsigned int access, bool write, unsigned int depth)
+static int indirect_move(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, char *buf,
+			 size_t len, unsigned int access, bool write, unsigned int depth)
 {
 	do {
 		struct part rest;
 		int ret = move_direct(card, key, pdn, &addr, &buf, &len, access, write, &rest);
 
 		if (!ret && rest.len)
-			ret = depth ? move(card, rest.key, pdn, rest.addr, buf, rest.len,
-					   write ? IBV_ACCESS_LOCAL_WRITE : 0, write, depth - 1)
+			ret = depth ? indirect_move(card, rest.key, pdn, rest.addr, buf, rest.len,
+						    write ? IBV_ACCESS_LOCAL_WRITE : 0, write,
+						    depth - 1)
 				    : -EACCES;
 		if (ret)
 			return ret;
@@ -273,14 +274,14 @@ bool vb_indirect_allows(struct vb_card *card, uint32_t key, uint32_t pdn, uint64
 int vb_indirect_read(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, void *buf,
 		     size_t len, unsigned int access)
 {
-	return move(card, key, pdn, addr, buf, len, access, false, VB_MAX_INDIRECTION - 1);
+	return indirect_move(card, key, pdn, addr, buf, len, access, false, VB_MAX_INDIRECTION - 1);
 }
 
 int vb_indirect_write(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
 		      const void *buf, size_t len, unsigned int access)
 {
-	return move(card, key, pdn, addr, (char *)(uintptr_t)buf, len, access, true,
-		    VB_MAX_INDIRECTION - 1);
+	return indirect_move(card, key, pdn, addr, (char *)(uintptr_t)buf, len, access, true,
+			     VB_MAX_INDIRECTION - 1);
 }
 
 void *vb_indirect_word(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
@@ -350,8 +351,8 @@ static enum ibv_wc_status set_layout(struct vb_indirect *in, const struct vb_qp 
 	return IBV_WC_SUCCESS;
 }
 
-static enum ibv_wc_status apply(struct vb_indirect *in, const struct vb_qp *qp,
-				const struct vb_wr *wr)
+static enum ibv_wc_status indirect_apply(struct vb_indirect *in, const struct vb_qp *qp,
+					 const struct vb_wr *wr)
 {
 	const struct vb_umr *umr = &wr->umr;
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
@@ -399,11 +400,11 @@ enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb
 		return status;
 	vb_lock(&in->lock);
 	if (may_configure(in, entry, qp, wr))
-		status = apply(in, qp, wr);
+		status = indirect_apply(in, qp, wr);
 	if (status == IBV_WC_SUCCESS) {
 		key = (wr->imm & ~0xffu) | in->tag;
 		__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELAXED);
-		/* Pairs with find(). */
+		/* Pairs with indirect_find(). */
 		atomic_store_explicit(&entry->key, wr->umr.set & VB_UMR_FREE ? 0 : key,
 				      memory_order_release);
 	}

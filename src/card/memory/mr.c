@@ -32,7 +32,7 @@ enum {
 		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB,
 };
 
-static int check_access(unsigned int access)
+static int mr_check_access(unsigned int access)
 {
 	access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE; /* hints, free to be ignored */
 	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
@@ -76,8 +76,8 @@ int vb_mr_check_memory(void *addr, size_t length, unsigned int access)
 	return vb_fault_readable(addr, length) ? 0 : vb_refuse_unmapped(addr, length, "readable");
 }
 
-static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length,
-		    uint64_t iova, unsigned int access)
+static void mr_publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr,
+		       size_t length, uint64_t iova, unsigned int access)
 {
 	entry->access = access;
 	entry->pdn = pdn;
@@ -109,7 +109,7 @@ static void unlink_watch(struct vb_card *card, struct vb_mr_watch *watch)
 }
 
 /* Call one of the two functions, without the lock: gone() where info is NULL. */
-static void tell(struct vb_card *card, struct vb_mr_watch *watch, const struct vb_mr_info *info)
+static void mr_tell(struct vb_card *card, struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	watch->calling = true;
 	watch->changing = info;
@@ -143,7 +143,7 @@ static void tell_gone(struct vb_card *card, uint32_t key)
 		if (watch->changing)
 			pthread_cond_wait(&card->mr.called, &card->mr.lock);
 		else
-			tell(card, watch, NULL);
+			mr_tell(card, watch, NULL);
 	}
 	pthread_mutex_unlock(&card->mr.lock);
 }
@@ -163,7 +163,7 @@ static void tell_changed(struct vb_card *card, uint32_t key, uint32_t pdn, uint3
 		if (!watch)
 			break;
 		watch->generation = generation;
-		tell(card, watch, watch->changed && watch->pdn == pdn ? info : NULL);
+		mr_tell(card, watch, watch->changed && watch->pdn == pdn ? info : NULL);
 	}
 	pthread_mutex_unlock(&card->mr.lock);
 }
@@ -233,15 +233,15 @@ static void count_mr(struct vb_pd *pd)
 }
 
 /* variant NULL: the card chooses it. */
-static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
-	       const uint8_t *variant, struct vb_mr **out)
+static int mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+		  const uint8_t *variant, struct vb_mr **out)
 {
 	struct vb_mr *mr;
 	int ret;
 
 	if (vb_dev_stale(pd->dev))
 		return vb_refuse_forked();
-	ret = check_access(access);
+	ret = mr_check_access(access);
 	if (!ret)
 		ret = vb_mr_check_memory(addr, length, access);
 	if (!ret)
@@ -255,7 +255,7 @@ static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsig
 	if (variant)
 		mr->key = (mr->key & ~0xffu) | *variant;
 	note_memory(mr, addr, length);
-	publish(mr->entry, mr->key, pd->number, addr, length, iova, access);
+	mr_publish(mr->entry, mr->key, pd->number, addr, length, iova, access);
 	count_mr(pd);
 	*out = mr;
 	return 0;
@@ -284,7 +284,7 @@ int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_
 		free(mr);
 		return vb_refuse_memory("the key");
 	}
-	publish(mr->entry, 0, pd->number, NULL, 0, 0, 0);
+	mr_publish(mr->entry, 0, pd->number, NULL, 0, 0, 0);
 	/* Pairs with of_entry() in indirect.c. */
 	atomic_store_explicit(&mr->entry->indirect, (uintptr_t)mr->indirect, memory_order_release);
 	if (attr->count)
@@ -297,13 +297,13 @@ int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_
 int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
 	      struct vb_mr **mr)
 {
-	return reg(pd, addr, length, iova, access, NULL, mr);
+	return mr_reg(pd, addr, length, iova, access, NULL, mr);
 }
 
 int vb_mr_reg_variant(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
 		      unsigned int access, uint8_t variant, struct vb_mr **mr)
 {
-	return reg(pd, addr, length, iova, access, &variant, mr);
+	return mr_reg(pd, addr, length, iova, access, &variant, mr);
 }
 
 int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,
@@ -325,7 +325,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 		length = entry->length;
 		iova = entry->iova;
 	}
-	ret = check_access(access);
+	ret = mr_check_access(access);
 	if (!ret)
 		ret = vb_mr_check_memory(addr, length, access);
 	if (ret)
@@ -333,7 +333,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	retract(vb_dev_card(mr->pd->dev), entry, mr->key);
 	forget_memory(mr);
 	note_memory(mr, addr, length);
-	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
+	mr_publish(entry, mr->key, new_pd->number, addr, length, iova, access);
 	info = info_of(entry);
 	tell_changed(vb_dev_card(mr->pd->dev), mr->key, new_pd->number, entry->generation, &info);
 	atomic_fetch_add_explicit(&new_pd->refs, 1, memory_order_release);
@@ -379,7 +379,7 @@ void *vb_mr_translate(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t
 {
 	struct vb_seg_mr *entry = own_entry(card, key);
 
-	/* Pairs with publish(). */
+	/* Pairs with mr_publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return NULL;
 	if ((entry->access & access) != access || entry->pdn != pdn || addr < entry->iova ||
@@ -416,7 +416,7 @@ bool vb_mr_is_live(struct vb_card *card, uint32_t key, uint32_t pdn)
 {
 	struct vb_seg_mr *entry = own_entry(card, key);
 
-	/* Pairs with publish(). */
+	/* Pairs with mr_publish(). */
 	return entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
 	       entry->pdn == pdn && (entry->access & IBV_ACCESS_REMOTE_WRITE);
 }
@@ -440,7 +440,7 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	vb_read_lock();
 	pthread_mutex_lock(&card->mr.lock);
 	/*
-	 * The key first, pairs with publish(): what is behind a live key stays until this read
+	 * The key first, pairs with mr_publish(): what is behind a live key stays until this read
 	 * section ends.
 	 */
 	if (entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
@@ -485,7 +485,7 @@ int vb_mr_invalidate(struct vb_card *card, uint32_t key, uint32_t pdn, bool remo
 	struct vb_seg_mr *entry = own_entry(card, key);
 	struct vb_indirect *indirect;
 
-	/* The key before what it stands for; pairs with publish(). */
+	/* The key before what it stands for; pairs with mr_publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
 	    entry->pdn != pdn)
 		return -EINVAL;

@@ -79,7 +79,7 @@ static uint8_t turn_of(const struct vb_cq *cq, uint32_t index)
 	return (uint8_t)(index >> cq->turn_shift);
 }
 
-static void *entry(const struct vb_cq *cq, uint32_t index)
+static void *compress_entry(const struct vb_cq *cq, uint32_t index)
 {
 	return (char *)cq->attr.buf + (size_t)(index & cq->slots) * cq->attr.cqe_size;
 }
@@ -93,9 +93,11 @@ static void write_basic(struct vb_cq *cq)
 	for (uint32_t i = 0; minis->count > 1 && i < minis->count; i += BASIC_ARRAY) {
 		uint32_t n = minis->count - i < BASIC_ARRAY ? minis->count - i : BASIC_ARRAY;
 
-		memcpy(entry(cq, first + (i ? i : 1)), &minis->mini[i], n * sizeof(minis->mini[0]));
+		memcpy(compress_entry(cq, first + (i ? i : 1)), &minis->mini[i],
+		       n * sizeof(minis->mini[0]));
 	}
-	cq->codec->title(entry(cq, first), minis->title, minis->count, first & cq->attr.cqe_cnt);
+	cq->codec->title(compress_entry(cq, first), minis->title, minis->count,
+			 first & cq->attr.cqe_cnt);
 	minis->count = 0;
 }
 
@@ -114,8 +116,8 @@ void vb_minis_write(struct vb_cq *cq)
 	 * What was left there 256 turns ago must not look new when the consumer comes round again.
 	 */
 	for (uint32_t i = first + 1; i != first + minis->count; i++)
-		cq->codec->skipped(entry(cq, i), (uint8_t)(turn_of(cq, i) - 1));
-	cq->codec->minis(entry(cq, first), minis->mini, minis->count, turn_of(cq, first),
+		cq->codec->skipped(compress_entry(cq, i), (uint8_t)(turn_of(cq, i) - 1));
+	cq->codec->minis(compress_entry(cq, first), minis->mini, minis->count, turn_of(cq, first),
 			 first & cq->attr.cqe_cnt);
 	minis->count = 0;
 }

@@ -26,8 +26,8 @@ _Static_assert(VB_CQ_CI_FROM_RECORD == VB_BELL_CI_FROM_RECORD, "doorbells arm wi
 /* In what a notice has to tell: the rest counts notifications. */
 #define OVERRUN (1ull << 32)
 
-static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
-static void tell(struct vb_notice *notice, uint64_t what);
+static bool cq_look(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
+static void cq_tell(struct vb_notice *notice, uint64_t what);
 
 struct vb_cq *vb_cq_find(struct vb_card *card, uint32_t number)
 {
@@ -37,7 +37,7 @@ struct vb_cq *vb_cq_find(struct vb_card *card, uint32_t number)
 }
 
 /* The part of an entry that the codec writes. */
-static void *content(const struct vb_cq *cq, void *buf)
+static void *cq_content(const struct vb_cq *cq, void *buf)
 {
 	return (char *)buf + cq->attr.cqe_size - cq->codec->cqe_size;
 }
@@ -82,15 +82,15 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.sn = 1,
 		.last_event = vb_now_ns(), /* the first period counts from here */
 	};
-	cq->attr.buf = content(cq, attr->buf);
+	cq->attr.buf = cq_content(cq, attr->buf);
 	cq->attr.ignore_overrun |= attr->collapsed;
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
 	cq->turn_mask = attr->compressed && !attr->basic_minis ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
 	cq->alarm.card = card;
 	cq->alarm.lock = &cq->lock;
-	cq->alarm.look = look;
-	cq->notice.tell = tell;
+	cq->alarm.look = cq_look;
+	cq->notice.tell = cq_tell;
 	cq->moderated = is_moderated(cq);
 	/* A collapsed CQ has one entry, and shows what was last. */
 	if (attr->compressed && !attr->collapsed) {
@@ -197,7 +197,7 @@ uint32_t vb_cq_produced(struct vb_cq *cq, bool *lost)
 	return pi;
 }
 
-static uint32_t consumer_index(const struct vb_cq *cq)
+static uint32_t cq_consumer_index(const struct vb_cq *cq)
 {
 	/* Pairs with the driver's store after it has read the CQEs. */
 	return be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[0],
@@ -207,13 +207,13 @@ static uint32_t consumer_index(const struct vb_cq *cq)
 
 uint32_t vb_cq_consumed(const struct vb_cq *cq)
 {
-	return consumer_index(cq);
+	return cq_consumer_index(cq);
 }
 
 static bool is_full(const struct vb_cq *cq)
 {
 	return !cq->attr.ignore_overrun &&
-	       ((cq->pi - consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
+	       ((cq->pi - cq_consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
 }
 
 /* Whether index a lies behind (after) b in the circle of consumer indices. */
@@ -238,7 +238,7 @@ static void complete_ring(struct vb_cq *cq)
 /* --- CQs that are always armed or moderated: the lock is held, arm is not VB_ARM_NONE --------- */
 
 /* Whether the CQEs that wait make an event now. If not, and if time will, the alarm is set. */
-static bool is_due(struct vb_cq *cq)
+static bool cq_is_due(struct vb_cq *cq)
 {
 	const struct vb_cq_moderation *m = &cq->attr.moderation;
 	uint64_t now;
@@ -265,10 +265,10 @@ static void note_event(struct vb_cq *cq, uint32_t ci)
 	cq->sn++;
 }
 
-static void announce(struct vb_cq *cq)
+static void cq_announce(struct vb_cq *cq)
 {
 	complete_ring(cq);
-	note_event(cq, consumer_index(cq));
+	note_event(cq, cq_consumer_index(cq));
 	cq->base = cq->pi;
 	if (cq->attr.moderation.period_us)
 		cq->last_event = vb_now_ns();
@@ -276,9 +276,9 @@ static void announce(struct vb_cq *cq)
 
 static bool moderated_ends(struct vb_cq *cq)
 {
-	if (!is_due(cq))
+	if (!cq_is_due(cq))
 		return false;
-	announce(cq);
+	cq_announce(cq);
 	return true;
 }
 
@@ -294,7 +294,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 		return false;
 	if (cq->moderated)
 		return moderated_ends(cq);
-	note_event(cq, consumer_index(cq));
+	note_event(cq, cq_consumer_index(cq));
 	return true;
 }
 
@@ -307,7 +307,7 @@ static void fire(struct vb_cq *cq)
 		vb_notice_add(&cq->notice, 1);
 }
 
-static void tell(struct vb_notice *notice, uint64_t what)
+static void cq_tell(struct vb_notice *notice, uint64_t what)
 {
 	struct vb_cq *cq = container_of(notice, struct vb_cq, notice);
 
@@ -317,7 +317,7 @@ static void tell(struct vb_notice *notice, uint64_t what)
 		vb_object_event(cq->dev, cq->attr.event, cq->attr.cookie, IBV_EVENT_CQ_ERR);
 }
 
-static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
+static void cq_write_cqe(struct vb_cq *cq, struct vb_completion *completion)
 {
 	uint32_t at = cq->pi & cq->slots;
 
@@ -340,8 +340,8 @@ static uint64_t time_of_day(void)
  * 11.6.3.2, CQ error and local work queue catastrophic error). The program is told once of each.
  * The queue pair is found without a read section: the caller completes its work and keeps it.
  */
-static __attribute__((noinline, cold)) void lose(struct vb_cq *cq,
-						 const struct vb_completion *completion)
+static __attribute__((noinline, cold)) void cq_lose(struct vb_cq *cq,
+						    const struct vb_completion *completion)
 {
 	struct vb_qp *qp = vb_qp_find(vb_dev_card(cq->dev), completion->qpn);
 
@@ -359,7 +359,7 @@ bool vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
 		completion->timestamp =
 			completion->real_time || cq->attr.real_time ? time_of_day() : vb_clock();
 	if (unlikely(cq->overrun || is_full(cq))) {
-		lose(cq, completion);
+		cq_lose(cq, completion);
 		return false;
 	}
 	/* Before the program can see it. */
@@ -367,7 +367,7 @@ bool vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
 		.value = completion->byte_len,
 		.extra = vb_note_done(completion->qpn, completion->wqe_index, completion->receive));
 	if (!cq->minis || !vb_minis_add(cq, completion))
-		write_cqe(cq, completion);
+		cq_write_cqe(cq, completion);
 	cq->pi++;
 	cq->count++;
 	if (ends_arming(cq, completion)) {
@@ -391,7 +391,7 @@ bool vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
  * The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at
  * once.
  */
-static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
+static bool cq_arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 {
 	int64_t last, at = counted_index(cq, ci);
 	bool due;
@@ -420,7 +420,7 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 	return due;
 }
 
-/* Around an arming doorbell, which arm() or a part of it carries out. */
+/* Around an arming doorbell, which cq_arm() or a part of it carries out. */
 static void begin_arming(struct vb_cq *cq, bool *counted)
 {
 	vb_read_lock();
@@ -448,7 +448,7 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 	if (vb_dev_stale(cq->dev))
 		return;
 	begin_arming(cq, &counted);
-	end_arming(cq, counted, arm(cq, solicited, consumer_index(cq)));
+	end_arming(cq, counted, cq_arm(cq, solicited, cq_consumer_index(cq)));
 }
 
 void vb_cq_arm_index(struct vb_cq *cq, bool solicited, uint32_t ci)
@@ -458,7 +458,7 @@ void vb_cq_arm_index(struct vb_cq *cq, bool solicited, uint32_t ci)
 	if (vb_dev_stale(cq->dev))
 		return;
 	begin_arming(cq, &counted);
-	end_arming(cq, counted, arm(cq, solicited, ci & CI_MASK));
+	end_arming(cq, counted, cq_arm(cq, solicited, ci & CI_MASK));
 }
 
 void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci)
@@ -472,7 +472,7 @@ void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci
 						  memory_order_acquire));
 	begin_arming(cq, &counted);
 	if ((sn & 3) == (cq->sn & 3))
-		due = arm(cq, solicited, ci & CI_MASK);
+		due = cq_arm(cq, solicited, ci & CI_MASK);
 	else
 		counted = false; /* a doorbell of an arming whose event is out already */
 	end_arming(cq, counted, due);
@@ -487,14 +487,14 @@ void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 	begin_arming(cq, &counted);
 	atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
 	cq->base = ci & CI_MASK;
-	due = index_behind(cq->pi, ci) && (!cq->moderated || is_due(cq));
+	due = index_behind(cq->pi, ci) && (!cq->moderated || cq_is_due(cq));
 	if (due)
-		announce(cq);
+		cq_announce(cq);
 	end_arming(cq, counted, due);
 }
 
 /* The time of a moderated CQ is over, unless CQEs have put it off. */
-static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
+static bool cq_look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
 {
 	struct vb_cq *cq = container_of(alarm, struct vb_cq, alarm);
 
@@ -504,7 +504,7 @@ static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
 		vb_sooner(next, cq->deadline);
 		return true;
 	}
-	announce(cq);
+	cq_announce(cq);
 	fire(cq);
 	return false;
 }
@@ -522,9 +522,9 @@ void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moder
 	vb_alarm_clear(&cq->alarm);
 	/* What waits is judged anew. */
 	due = cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base) && cq->moderated &&
-	      is_due(cq);
+	      cq_is_due(cq);
 	if (due)
-		announce(cq);
+		cq_announce(cq);
 	vb_unlock(&cq->lock);
 	if (due)
 		fire(cq);
@@ -568,7 +568,7 @@ enum vb_cq_arming vb_cq_arming(struct vb_cq *cq)
 /* The lock is held: from here on CQEs go to another ring. */
 static void use_ring(struct vb_cq *cq, void *buf, uint32_t cqe_cnt)
 {
-	cq->attr.buf = content(cq, buf);
+	cq->attr.buf = cq_content(cq, buf);
 	cq->attr.cqe_cnt = cqe_cnt;
 	cq->slots = cqe_cnt - 1;
 	cq->turn_shift = (uint8_t)__builtin_ctz(cqe_cnt);
@@ -586,7 +586,7 @@ int vb_cq_move(struct vb_cq *cq, void *buf, uint32_t cqe_cnt)
 	vb_card_enter();
 	vb_lock(&cq->lock);
 	complete_ring(cq);
-	if (is_full(cq) || ((cq->pi - consumer_index(cq)) & CI_MASK) > cqe_cnt) {
+	if (is_full(cq) || ((cq->pi - cq_consumer_index(cq)) & CI_MASK) > cqe_cnt) {
 		ret = -ENOSPC;
 	} else {
 		uint32_t at = cq->pi & cq->slots;
@@ -614,7 +614,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 	vb_card_enter();
 	vb_lock(&cq->lock);
 	complete_ring(cq);
-	ci = consumer_index(cq);
+	ci = cq_consumer_index(cq);
 	/*
 	 * The driver counts what it has not handed out; where that does not fit, it has copied
 	 * nothing.

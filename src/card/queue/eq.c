@@ -46,7 +46,7 @@ struct vb_eq {
 };
 
 /* Inside a read section. */
-static struct vb_eq *find(struct vb_card *card, uint32_t number)
+static struct vb_eq *eq_find(struct vb_card *card, uint32_t number)
 {
 	return number <= VB_EQ_MAX
 		       ? atomic_load_explicit(&card->tables.eq[number], memory_order_acquire)
@@ -87,7 +87,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	return 0;
 }
 
-static bool is_used(struct vb_eq *eq)
+static bool eq_is_used(struct vb_eq *eq)
 {
 	bool used;
 
@@ -109,7 +109,7 @@ int vb_eq_destroy(struct vb_eq *eq)
 	 */
 	atomic_store_explicit(&card->tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
-	if (is_used(eq)) {
+	if (eq_is_used(eq)) {
 		atomic_store_explicit(&card->tables.eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
@@ -135,7 +135,7 @@ struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, struct vb_eq_user *
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(vb_dev_card(dev), number);
+	eq = eq_find(vb_dev_card(dev), number);
 	if (eq && eq->dev == dev) {
 		vb_lock(&eq->lock);
 		user->next = eq->users;
@@ -216,7 +216,7 @@ void vb_eq_consumed(struct vb_card *card, const struct vb_dev *dev, uint32_t num
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(card, number);
+	eq = eq_find(card, number);
 	if (eq && (!dev || eq->dev == dev)) {
 		vb_lock(&eq->lock);
 		consumed(eq, ci);
@@ -231,7 +231,7 @@ int vb_doorbell_eq(struct vb_card *card, uint64_t owner, uint32_t number, uint32
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(card, number);
+	eq = eq_find(card, number);
 	if (eq && owner) {
 		vb_lock(&eq->lock);
 		allowed = has_owner(eq, owner);

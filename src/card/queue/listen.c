@@ -14,7 +14,7 @@ void vb_listen(struct vb_listeners *listeners, struct vb_listener *listener)
 	atomic_store_explicit(&listener->next,
 			      atomic_load_explicit(&listeners->first, memory_order_relaxed),
 			      memory_order_relaxed);
-	/* Pairs with the acquire in tell(). */
+	/* Pairs with the acquire in listen_tell(). */
 	atomic_store_explicit(&listeners->first, listener, memory_order_release);
 	vb_unlock(&lock);
 }
@@ -51,8 +51,8 @@ void vb_listeners_end(struct vb_listeners *listeners)
 	vb_read_wait();
 }
 
-static void tell(struct vb_listeners *listeners, enum vb_mlx5_event type, enum ibv_event_type verbs,
-		 uint32_t number)
+static void listen_tell(struct vb_listeners *listeners, enum vb_mlx5_event type,
+			enum ibv_event_type verbs, uint32_t number)
 {
 	struct vb_listener *each;
 
@@ -100,10 +100,10 @@ static enum vb_mlx5_event type_of(enum ibv_event_type event)
 
 void vb_listeners_tell(struct vb_listeners *listeners, enum ibv_event_type event, uint32_t number)
 {
-	tell(listeners, type_of(event), event, number);
+	listen_tell(listeners, type_of(event), event, number);
 }
 
 void vb_listeners_complete(struct vb_listeners *listeners, uint32_t number)
 {
-	tell(listeners, VB_MLX5_COMPLETION, IBV_EVENT_CQ_ERR, number);
+	listen_tell(listeners, VB_MLX5_COMPLETION, IBV_EVENT_CQ_ERR, number);
 }

@@ -52,7 +52,7 @@ void vb_path_counters(struct vb_card *card, struct vb_path_counters *counters)
 	vb_hbl_add_counters(card, counters);
 }
 
-static void add_traffic(struct vb_traffic *to, struct vb_qp *qp)
+static void qp_add_traffic(struct vb_traffic *to, struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);
 	to->sent += qp->sq.traffic.sent;
@@ -86,7 +86,7 @@ void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffi
 		struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
 
 		if (qp && qp->dev->adapter == adapter)
-			add_traffic(traffic, qp);
+			qp_add_traffic(traffic, qp);
 	}
 	vb_read_unlock();
 	vb_lock(&card->retired.lock);
@@ -130,7 +130,7 @@ void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
 	vb_unlock(&dev->wq_indices.lock);
 }
 
-static int check_striding(const struct vb_qp_attr *attr)
+static int qp_check_striding(const struct vb_qp_attr *attr)
 {
 	const struct vb_striding *striding = &attr->striding;
 
@@ -147,7 +147,7 @@ static int check_striding(const struct vb_qp_attr *attr)
 	return 0;
 }
 
-static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
+static int qp_check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
 	bool raw = attr->type == IBV_QPT_RAW_PACKET && codec->send_raw;
@@ -178,10 +178,10 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
 	    (attr->rq_cnt && !attr->rq_buf))
 		return vb_refuse_value("the size of the receive ring", attr->rq_cnt);
-	return check_striding(attr);
+	return qp_check_striding(attr);
 }
 
-static void hold(const struct vb_qp_attr *attr, int by)
+static void qp_hold(const struct vb_qp_attr *attr, int by)
 {
 	atomic_fetch_add_explicit(&attr->pd->refs, by, memory_order_release);
 	atomic_fetch_add_explicit(&attr->send_cq->refs, by, memory_order_release);
@@ -241,7 +241,7 @@ static int alloc_dc(struct vb_qp *qp, const struct vb_qp_attr *attr)
 	return 0;
 }
 
-static void tell(struct vb_notice *notice, uint64_t events)
+static void qp_tell(struct vb_notice *notice, uint64_t events)
 {
 	struct vb_qp *qp = container_of(notice, struct vb_qp, notice);
 
@@ -277,7 +277,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->init = *attr;
 	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);
-	qp->notice.tell = tell;
+	qp->notice.tell = qp_tell;
 	vb_deferred_init(&qp->deferred, qp->card, vb_qp_run_deferred);
 	qp->timer = (struct vb_alarm){ .card = qp->card,
 				       .lock = &qp->sq.lock,
@@ -329,7 +329,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 			1 + atomic_fetch_add_explicit(&card->inject.at[dev->adapter->index].qps, 1,
 						      memory_order_relaxed);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
-	hold(attr, 1);
+	qp_hold(attr, 1);
 	vb_rss_hold(qp->rss, 1);
 	qp->listens = qp->type == IBV_QPT_RAW_PACKET && !attr->wq &&
 		      (attr->rq_cnt || attr->srq || attr->rss);
@@ -358,7 +358,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
-	ret = check_attr(dev, attr);
+	ret = qp_check_attr(dev, attr);
 	if (!ret)
 		ret = vb_inject_create(dev, VB_INJECT_QP);
 	if (!ret)
@@ -494,11 +494,11 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_fabric_freed(card->fabric, qp_bytes(qp));
 		vb_lock(&card->retired.lock);
 		vb_add_counters(&card->retired.counters, &qp->sq.sent_by);
-		add_traffic(&card->retired.traffic[qp->dev->adapter->index], qp);
+		qp_add_traffic(&card->retired.traffic[qp->dev->adapter->index], qp);
 		vb_unlock(&card->retired.lock);
 		vb_hide_qp(qp);
 	}
-	hold(&qp->init, -1);
+	qp_hold(&qp->init, -1);
 	vb_rss_hold(qp->rss, -1);
 	vb_counter_set_put(qp->counters);
 	atomic_fetch_sub_explicit(&qp->dev->objects, 1, memory_order_release);

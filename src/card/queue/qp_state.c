@@ -131,7 +131,7 @@ static int type_index(enum ibv_qp_type type)
 	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : type == IBV_QPT_UD ? UD : RAW;
 }
 
-static const char *state_name(enum ibv_qp_state state)
+static const char *qp_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
 
@@ -216,7 +216,7 @@ static int check_dc_transition(const struct vb_qp *qp, enum ibv_qp_state from, e
 	/* The end of the list: to RESET, and from all but RESET to ERR, in the same way. */
 	if (!rule->to &&
 	    (target || !(to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))))
-		return vb_refuse_transition(state_name(from), state_name(to),
+		return vb_refuse_transition(qp_state_name(from), qp_state_name(to),
 					    target ? "DCT" : "DCI");
 	if (rule->required & ~mask)
 		return vb_refuse_attr_missing(
@@ -236,11 +236,11 @@ static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum
 	if (qp->init.dc)
 		return check_dc_transition(qp, from, to, mask);
 	if (from > IBV_QPS_ERR || to > IBV_QPS_ERR)
-		return vb_refuse_transition(state_name(from), state_name(to), types[type]);
+		return vb_refuse_transition(qp_state_name(from), qp_state_name(to), types[type]);
 	t = &transitions[from][to];
 	/* SQE exists for queues without retries only. */
 	if (!t->valid || (from == IBV_QPS_SQE && type == RC))
-		return vb_refuse_transition(state_name(from), state_name(to), types[type]);
+		return vb_refuse_transition(qp_state_name(from), qp_state_name(to), types[type]);
 	if (t->required[type] & ~mask)
 		return vb_refuse_attr_missing(
 			attr_names(t->required[type] & ~mask, names, sizeof(names)));
@@ -293,7 +293,7 @@ static int check_limits(const struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
-static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static int qp_state_check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	const struct vb_config_adapter *config = qp->dev->adapter->config;
 	int ret;
@@ -368,8 +368,8 @@ static uint8_t transport_of(const struct vb_qp *qp, const struct ibv_ah_attr *av
  * A connected queue learns where its peer is. A peer that is not there is like one that does not
  * answer.
  */
-static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
-		     struct vb_path *path)
+static int qp_state_open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
+			      struct vb_path *path)
 {
 	uint32_t qpn = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	enum ibv_mtu mtu = mask & IBV_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
@@ -423,8 +423,8 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 	}
 }
 
-static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
-		  const struct ibv_qp_attr *attr, int mask)
+static void qp_state_enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+			   const struct ibv_qp_attr *attr, int mask)
 {
 	if (to == IBV_QPS_RESET) {
 		vb_requester_reset(qp, 0, true);
@@ -469,10 +469,10 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 	vb_fabric_progress(qp->card->fabric);
 }
 
-/* From modify(): the state changed meanwhile, and what is asked for can be had from the new one as well. */
+/* From qp_state_modify(): the state changed meanwhile, and what is asked for can be had from the new one as well. */
 enum { AGAIN = 1 };
 
-static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static int qp_state_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_path path = vb_path_none, old = vb_path_none;
 	enum ibv_qp_state is, from, to;
@@ -491,12 +491,12 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : is;
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	if (from != is)
-		return vb_refuse_not_in_state(state_name(from), state_name(is));
+		return vb_refuse_not_in_state(qp_state_name(from), qp_state_name(is));
 	ret = check_transition(qp, from, to, mask);
 	if (!ret)
-		ret = check_values(qp, attr, mask);
+		ret = qp_state_check_values(qp, attr, mask);
 	if (!ret && (mask & IBV_QP_AV))
-		ret = open_path(qp, attr, mask, &path);
+		ret = qp_state_open_path(qp, attr, mask, &path);
 	if (ret)
 		return ret;
 	vb_responder_answer(qp); /* acknowledgements that are due go out over the path as it is */
@@ -510,7 +510,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		/* The data path met an error meanwhile, or another thread modified it. */
 		ret = !(mask & IBV_QP_CUR_STATE) && (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 			      ? AGAIN
-			      : vb_refuse_failed_meanwhile(state_name(now));
+			      : vb_refuse_failed_meanwhile(qp_state_name(now));
 		old = path;
 		vb_qp_publish(qp, now);
 	} else {
@@ -518,7 +518,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 			old = vb_qp_set_path(qp, &path);
 			qp->sport = 0;
 		}
-		enter(qp, from, to, attr, mask);
+		qp_state_enter(qp, from, to, attr, mask);
 		vb_qp_publish(qp, to);
 	}
 	vb_unlock(&qp->rq.lock);
@@ -540,7 +540,7 @@ int vb_qp_set_sport(struct vb_qp *qp, uint16_t port)
 	vb_card_enter();
 	vb_lock(&qp->sq.lock);
 	if (vb_qp_state(qp) != IBV_QPS_RTS)
-		ret = vb_refuse_not_in_state("RTS", state_name(vb_qp_state(qp)));
+		ret = vb_refuse_not_in_state("RTS", qp_state_name(vb_qp_state(qp)));
 	else if (qp->transport & VB_TRANSPORT_V1)
 		ret = vb_refuse_unsupported("a UDP source port of RoCE v1");
 	else
@@ -610,7 +610,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 
 	vb_card_enter();
 	do
-		ret = modify(qp, attr, mask);
+		ret = qp_state_modify(qp, attr, mask);
 	while (ret == AGAIN);
 	vb_card_leave();
 	return ret;

@@ -15,7 +15,7 @@
 #include "card/fault/fault.h"
 #include "card/queue/objects.h"
 
-static void tell(struct vb_notice *notice, uint64_t count);
+static void srq_tell(struct vb_notice *notice, uint64_t count);
 
 int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **out)
 {
@@ -45,7 +45,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.attr = *attr,
 		.codec = vb_adapter_codec(dev->adapter),
 		.limit = attr->limit,
-		.notice.tell = tell,
+		.notice.tell = srq_tell,
 	};
 	atomic_store_explicit(&card->tables.srq[number], srq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
@@ -135,7 +135,7 @@ static void check_limit(struct vb_srq *srq)
 	vb_notice_add(&srq->notice, 1);
 }
 
-static void tell(struct vb_notice *notice, uint64_t count)
+static void srq_tell(struct vb_notice *notice, uint64_t count)
 {
 	struct vb_srq *srq = container_of(notice, struct vb_srq, notice);
 
@@ -176,7 +176,7 @@ void vb_srq_counters(struct vb_srq *srq, uint16_t *taken, uint16_t *posted_so_fa
 	vb_card_leave();
 }
 
-static const char *wqe_at(const struct vb_srq *srq, uint16_t index)
+static const char *srq_wqe_at(const struct vb_srq *srq, uint16_t index)
 {
 	return (const char *)srq->attr.buf + ((size_t)index << srq->attr.wqe_shift);
 }
@@ -189,14 +189,14 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 	vb_lock(&srq->lock);
 	if (__builtin_expect(srq->given, 0)) {
 		*index = srq->back[--srq->given];
-		wqe = wqe_at(srq, *index);
+		wqe = srq_wqe_at(srq, *index);
 	} else if (posted(srq) == srq->consumed) {
 		vb_unlock(&srq->lock);
 		return -EAGAIN;
 	} else {
 		/* The link comes from program memory: masked, so that it never leaves the ring. */
 		*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
-		wqe = wqe_at(srq, *index);
+		wqe = srq_wqe_at(srq, *index);
 		srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
 		srq->consumed++;
 	}

@@ -54,7 +54,7 @@ static void bits_set(_Atomic uint64_t *bits, uint32_t number)
  * Only atomic instructions and a system call: this is a signal handler. A number that no object
  * can have rings nothing, as it does outside of the card.
  */
-static void defer(struct vb_card *card, const struct vb_bell *bell)
+static void uar_defer(struct vb_card *card, const struct vb_bell *bell)
 {
 	if (bell->kind == VB_BELL_SEND)
 		bits_set(card->tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
@@ -94,7 +94,7 @@ static void arm_cq(struct vb_card *card, const struct vb_dev *dev, const struct 
 		vb_cq_arm_index(cq, bell->solicited, bell->ci);
 }
 
-static void ring(const struct vb_dev *dev, const struct vb_bell *bell)
+static void uar_ring(const struct vb_dev *dev, const struct vb_bell *bell)
 {
 	struct vb_card *card = vb_dev_card(dev);
 
@@ -111,7 +111,7 @@ static void ring(const struct vb_dev *dev, const struct vb_bell *bell)
 	}
 }
 
-static void on_store(void *arg, size_t offset, const void *data, size_t size)
+static void uar_on_store(void *arg, size_t offset, const void *data, size_t size)
 {
 	struct vb_uar *uar = arg;
 	struct vb_bell bells[VB_BELLS_MAX];
@@ -124,12 +124,12 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 		return;
 	if (vb_card_is_inside()) {
 		for (unsigned int i = 0; i < count; i++)
-			defer(uar->card, &bells[i]);
+			uar_defer(uar->card, &bells[i]);
 		return;
 	}
 	vb_read_lock();
 	for (unsigned int i = 0; i < count; i++)
-		ring(uar->dev, &bells[i]);
+		uar_ring(uar->dev, &bells[i]);
 	vb_read_unlock();
 }
 
@@ -152,7 +152,7 @@ static void arm_from_record(struct vb_card *card, uint32_t number)
 }
 
 /* Most words are empty: they are only read. */
-static uint64_t take_bits(_Atomic uint64_t *bits)
+static uint64_t uar_take_bits(_Atomic uint64_t *bits)
 {
 	return atomic_load_explicit(bits, memory_order_relaxed)
 		       ? atomic_exchange_explicit(bits, 0, memory_order_acquire)
@@ -164,17 +164,17 @@ void vb_uar_run_deferred(struct vb_card *card)
 	uint32_t slot = vb_fabric_slot(card->fabric) << VB_QPN_INDEX_BITS;
 
 	/*
-	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with
+	 * Pairs with uar_defer(): the bits were set before. The load is sequentially consistent with
 	 * the kick, so that the round of the background thread that takes the kick back sees them.
 	 */
 	if (!atomic_load_explicit(&card->tables.rung.any, memory_order_seq_cst) ||
 	    !atomic_exchange_explicit(&card->tables.rung.any, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < ARRAY_SIZE(card->tables.rung.qps); i++)
-		for (uint64_t qps = take_bits(&card->tables.rung.qps[i]); qps; qps &= qps - 1)
+		for (uint64_t qps = uar_take_bits(&card->tables.rung.qps[i]); qps; qps &= qps - 1)
 			ring_qp(card, NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
 	for (uint32_t i = 0; i < ARRAY_SIZE(card->tables.rung.cqs); i++)
-		for (uint64_t cqs = take_bits(&card->tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
+		for (uint64_t cqs = uar_take_bits(&card->tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
 			arm_from_record(card, i * WORD + (uint32_t)__builtin_ctzll(cqs));
 	for (uint32_t i = 0; i <= VB_EQ_MAX; i++) {
 		uint32_t rung =
@@ -197,7 +197,7 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 		return -ENOMEM;
 	uar->card = vb_dev_card(dev);
 	uar->dev = dev;
-	uar->page = vb_trap_map(PAGE, on_store, uar);
+	uar->page = vb_trap_map(PAGE, uar_on_store, uar);
 	if (!uar->page && errno != ENOTSUP) {
 		err = errno;
 		free(uar);

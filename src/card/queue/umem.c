@@ -24,7 +24,7 @@ struct vb_umem {
 	void *arg;
 };
 
-static int add(const struct vb_umem *content, struct vb_umem **out)
+static int umem_add(const struct vb_umem *content, struct vb_umem **out)
 {
 	struct vb_card *card = vb_dev_card(content->dev);
 	int64_t number = vb_ids_take(&card->numbers.umem, VB_UMEM_MAX);
@@ -60,7 +60,7 @@ int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access
 	if (!size)
 		return vb_refuse_value("size", 0);
 	ret = vb_mr_check_memory(addr, size, access);
-	return ret ? ret : add(&content, out);
+	return ret ? ret : umem_add(&content, out);
 }
 
 int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offset, uint64_t size),
@@ -68,7 +68,7 @@ int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offs
 {
 	struct vb_umem content = { .dev = dev, .writable = true, .find = find, .arg = arg };
 
-	return vb_dev_stale(dev) ? vb_refuse_forked() : add(&content, out);
+	return vb_dev_stale(dev) ? vb_refuse_forked() : umem_add(&content, out);
 }
 
 void vb_umem_forked(struct vb_card *card)
@@ -105,7 +105,7 @@ bool vb_umem_writable(const struct vb_umem *umem)
 }
 
 /* Under the table's lock. */
-static void *place(const struct vb_umem *umem, uint64_t offset, uint64_t size)
+static void *umem_place(const struct vb_umem *umem, uint64_t offset, uint64_t size)
 {
 	if (umem->find)
 		return umem->find(umem->arg, offset, size);
@@ -124,7 +124,7 @@ struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset
 	pthread_mutex_lock(&card->umem_lock);
 	umem = card->tables.umem[number];
 	if (umem && umem->dev == dev)
-		at = place(umem, offset, size);
+		at = umem_place(umem, offset, size);
 	if (at)
 		umem->users++;
 	pthread_mutex_unlock(&card->umem_lock);

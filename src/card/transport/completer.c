@@ -88,7 +88,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
  * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The
  * entries stay where they are, behind the tail, to tell which way each message went.
  */
-static void rewind_all(struct vb_qp *qp)
+static void completer_rewind_all(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t again = sq->sender.tail;
@@ -120,7 +120,7 @@ bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code)
 	if (!vb_sender_wait_rnr(&qp->sq.sender, code, vb_now_ns()))
 		return false;
 	vb_qp_count(qp, VB_COUNT_RNR_NAK);
-	rewind_all(qp);
+	completer_rewind_all(qp);
 	vb_timer_add(qp);
 	return true;
 }
@@ -142,7 +142,7 @@ enum ibv_wc_status vb_requester_refused(uint8_t syndrome)
 /* --- answers from a peer ---------------------------------------------------------------------- */
 
 /* One acknowledgement may complete many: the CQ is locked once for all of them. */
-static void complete_ready(struct vb_qp *qp)
+static void completer_complete_ready(struct vb_qp *qp)
 {
 	struct vb_sender *sender = &qp->sq.sender;
 	struct vb_cq *cq = NULL;
@@ -166,14 +166,14 @@ static void complete_ready(struct vb_qp *qp)
 }
 
 /* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
-static void acknowledge(struct vb_qp *qp, uint32_t psn)
+static void completer_acknowledge(struct vb_qp *qp, uint32_t psn)
 {
 	/*
 	 * What is no news may still complete a message: it was acknowledged while it was being sent
 	 * again.
 	 */
 	vb_sender_acknowledge(&qp->sq.sender, psn);
-	complete_ready(qp);
+	completer_complete_ready(qp);
 }
 
 static __attribute__((noinline, cold)) bool place_scattered(const struct vb_qp *qp,
@@ -216,7 +216,7 @@ static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const stru
 	return !vb_message_copy(iov, cnt, e->flight.received, from, from_cnt);
 }
 
-static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
+static void completer_take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_sender *sender = &qp->sq.sender;
 	struct vb_inflight *e = (struct vb_inflight *)vb_sender_response(sender, pkt->psn);
@@ -235,7 +235,7 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 	e->flight.received += pkt->len;
 	vb_sender_answered(sender, &e->flight, pkt->flags & VB_PKT_LAST);
-	complete_ready(qp);
+	completer_complete_ready(qp);
 }
 
 /*
@@ -250,20 +250,20 @@ static void take_no_pull(struct vb_qp *qp, uint32_t psn)
 
 	sq->no_pull = true;
 	if (psn == first) {
-		rewind_all(qp);
+		completer_rewind_all(qp);
 		sq->again = sq->sender.tail;
 	} else if (vb_sender_retry(&sq->sender)) {
-		rewind_all(qp);
+		completer_rewind_all(qp);
 	} else {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 	}
 }
 
-static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
+static void completer_take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_sq *sq = &qp->sq;
 
-	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
+	completer_acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
 	if (!vb_sq_has_inflight(sq) && !sq->sent)
 		return;
 	if ((pkt->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
@@ -271,7 +271,7 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 			fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
 		vb_qp_count(qp, VB_COUNT_SEQUENCE_NAK);
-		rewind_all(qp);
+		completer_rewind_all(qp);
 	} else if (pkt->syndrome == VB_SYN_NO_PULL) {
 		take_no_pull(qp, pkt->psn);
 	} else {
@@ -280,7 +280,7 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 }
 
 /* Not the type alone: a queue whose port is down hears nothing. */
-static bool hears(const struct vb_qp *qp, uint32_t state, uint32_t sqpn)
+static bool completer_hears(const struct vb_qp *qp, uint32_t state, uint32_t sqpn)
 {
 	return (state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       vb_transport_type(qp->transport) == IBV_QPT_RC && sqpn == qp->attr.dest_qp_num;
@@ -301,13 +301,13 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 	vb_lock(&qp->sq.lock);
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if (hears(qp, state, pkt->sqpn)) {
+	if (completer_hears(qp, state, pkt->sqpn)) {
 		if (pkt->op != VB_PKT_ACK)
-			take_data(qp, pkt);
+			completer_take_data(qp, pkt);
 		else if (pkt->syndrome == VB_SYN_ACK)
-			acknowledge(qp, pkt->psn);
+			completer_acknowledge(qp, pkt->psn);
 		else
-			take_nak(qp, pkt);
+			completer_take_nak(qp, pkt);
 		go_on(qp, state);
 	}
 	vb_unlock(&qp->sq.lock);
@@ -319,8 +319,8 @@ void vb_requester_acknowledged(struct vb_qp *qp, uint32_t sqpn, uint32_t psn)
 
 	vb_lock(&qp->sq.lock);
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if (hears(qp, state, sqpn)) {
-		acknowledge(qp, psn);
+	if (completer_hears(qp, state, sqpn)) {
+		completer_acknowledge(qp, psn);
 		go_on(qp, state);
 	}
 	vb_unlock(&qp->sq.lock);
@@ -339,7 +339,7 @@ static bool is_taken(struct vb_qp *qp)
 }
 
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
-static void timed_out(struct vb_qp *qp)
+static void completer_timed_out(struct vb_qp *qp)
 {
 	struct vb_sender *sender = &qp->sq.sender;
 
@@ -364,7 +364,7 @@ static void timed_out(struct vb_qp *qp)
 		return;
 	}
 	vb_qp_count(qp, VB_COUNT_ACK_TIMEOUT);
-	rewind_all(qp);
+	completer_rewind_all(qp);
 	vb_requester_run(qp);
 }
 
@@ -376,7 +376,7 @@ static void peer_died(struct vb_qp *qp)
 		vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->number, sender->una);
 
 	if (vb_psn_diff(expected, sender->psn) <= 0)
-		acknowledge(qp, vb_psn_add(expected, 0xffffff));
+		completer_acknowledge(qp, vb_psn_add(expected, 0xffffff));
 	if (vb_sq_has_inflight(&qp->sq))
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 }
@@ -447,7 +447,7 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 		vb_requester_run(qp);
 		break;
 	case VB_SENDER_TIMEOUT:
-		timed_out(qp);
+		completer_timed_out(qp);
 		break;
 	case VB_SENDER_WAITS:
 		break;

@@ -100,7 +100,7 @@ static uint64_t new_connection(struct vb_card *card)
 }
 
 /* Whether the other end still belongs to this connection. */
-static bool is_there(struct vb_qp *qp)
+static bool dci_is_there(struct vb_qp *qp)
 {
 	const struct vb_qp *end;
 
@@ -121,7 +121,7 @@ void vb_dci_leave(struct vb_qp *qp)
 	atomic_store_explicit(&qp->shared->connection, 0, memory_order_release);
 }
 
-static void ask(struct vb_qp *qp, uint64_t now)
+static void dci_ask(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_dci *dci = qp->dci;
 	uint64_t timeout = qp->sq.sender.timeout;
@@ -182,7 +182,7 @@ static void turn_to(struct vb_qp *qp)
 	vb_path_drop(&old);
 }
 
-static void start(struct vb_qp *qp)
+static void dci_start(struct vb_qp *qp)
 {
 	struct vb_sender *sender = &qp->sq.sender;
 	const struct vb_wr *wr = &qp->sq.wr;
@@ -199,7 +199,7 @@ static void start(struct vb_qp *qp)
 	dci->deadline = now + (patience < PATIENCE_NS ? PATIENCE_NS : patience);
 	sender->una = sender->psn;
 	atomic_store_explicit(&qp->shared->connection, dci->connection, memory_order_release);
-	ask(qp, now);
+	dci_ask(qp, now);
 }
 
 enum vb_dci_next vb_dci_prepare(struct vb_qp *qp, enum ibv_wc_status *status)
@@ -214,7 +214,7 @@ enum vb_dci_next vb_dci_prepare(struct vb_qp *qp, enum ibv_wc_status *status)
 	}
 	if (dci->phase == VB_DCI_CONNECTED && is_for(&dci->to, &sq->wr)) {
 		sq->sender.recent = true;
-		if (busy || is_there(qp))
+		if (busy || dci_is_there(qp))
 			return VB_DCI_GO;
 		/* Where it may have been done, it is not asked for once more. */
 		*status = IBV_WC_RETRY_EXC_ERR;
@@ -226,13 +226,13 @@ enum vb_dci_next vb_dci_prepare(struct vb_qp *qp, enum ibv_wc_status *status)
 	} else if (busy) {
 		return VB_DCI_WAIT;
 	}
-	start(qp);
+	dci_start(qp);
 	return VB_DCI_WAIT;
 }
 
 /* --- what comes back -------------------------------------------------------------------------- */
 
-static void refuse(struct vb_qp *qp, enum ibv_wc_status status)
+static void dci_refuse(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	qp->dci->refused = status;
 	vb_requester_run(qp);
@@ -251,7 +251,7 @@ static void take_answer(struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	}
 	if (pkt->syndrome != VB_SYN_ACK) {
-		refuse(qp, vb_requester_refused(pkt->syndrome));
+		dci_refuse(qp, vb_requester_refused(pkt->syndrome));
 		return;
 	}
 	/* Its end is where the target is. */
@@ -288,10 +288,10 @@ bool vb_dci_look(struct vb_qp *qp, uint64_t now, uint64_t *next)
 		if (!vb_path_alive(&qp->path) ||
 		    (now >= dci->deadline && vb_path_drained(&qp->path) &&
 		     !(vb_path_unread(&qp->path) && vb_sender_puts_off(&qp->sq.sender)))) {
-			refuse(qp, IBV_WC_RETRY_EXC_ERR);
+			dci_refuse(qp, IBV_WC_RETRY_EXC_ERR);
 			return dci->phase == VB_DCI_ASKS && !dci->refused;
 		}
-		ask(qp, now);
+		dci_ask(qp, now);
 	}
 	vb_sooner(next, dci->again);
 	return true;

@@ -83,7 +83,7 @@ static bool shows_itself(struct vb_dct_end *end)
 	return shown == end->connection;
 }
 
-static bool is_used(struct vb_dct_end *end)
+static bool dct_is_used(struct vb_dct_end *end)
 {
 	bool used;
 
@@ -97,7 +97,7 @@ static bool is_used(struct vb_dct_end *end)
  * Receives that a message has taken whose initiator left or died in the middle of it: the next message
  * may be another end's.
  */
-static void give_back(struct vb_dct *dct)
+static void dct_give_back(struct vb_dct *dct)
 {
 	for (uint32_t i = 0; i < dct->count; i++) {
 		struct vb_qp *qp = dct->end[i].qp;
@@ -117,19 +117,19 @@ void vb_dct_lacks(const struct vb_qp *end)
 		vb_work_add(qp, VB_WORK_CONNECT);
 }
 
-static struct vb_dct_end *find(struct vb_dct *dct, uint32_t sqpn)
+static struct vb_dct_end *dct_find(struct vb_dct *dct, uint32_t sqpn)
 {
 	for (uint32_t i = 0; i < dct->count; i++)
 		if (dct->end[i].sqpn == sqpn)
 			return &dct->end[i];
 	for (uint32_t i = 0; i < dct->count; i++)
-		if (!is_used(&dct->end[i]))
+		if (!dct_is_used(&dct->end[i]))
 			return &dct->end[i];
 	return NULL;
 }
 
 /* A responder of RC that the program does not see. */
-static struct vb_dct_end *add(struct vb_qp *qp)
+static struct vb_dct_end *dct_add(struct vb_qp *qp)
 {
 	struct vb_dct *dct = qp->dct;
 	struct vb_qp_attr attr = { .type = IBV_QPT_RC,
@@ -163,8 +163,8 @@ static struct vb_dct_end *add(struct vb_qp *qp)
 }
 
 /* The end belongs to this initiator from now on. False: it cannot be reached. */
-static bool attach(struct vb_dct_end *end, const struct vb_dc_request *request,
-		   const struct ibv_qp_attr *attr)
+static bool dct_attach(struct vb_dct_end *end, const struct vb_dc_request *request,
+		       const struct ibv_qp_attr *attr)
 {
 	struct vb_qp *qp = end->qp;
 	struct vb_path path, old;
@@ -217,23 +217,23 @@ static uint8_t admit(struct vb_qp *qp, const struct vb_dc_request *request, uint
 		return NO_ANSWER; /* as a queue pair that is not ready, or of the other version of RoCE */
 	if (request->key != qp->init.dc_key)
 		return VB_SYN_NAK_ACCESS;
-	end = find(qp->dct, request->sqpn);
+	end = dct_find(qp->dct, request->sqpn);
 	if (!end)
-		end = add(qp);
+		end = dct_add(qp);
 	if (!end)
 		return VB_SYN_RNR;
 	/* Numbers of connections grow: a request that was late is not heard any more. */
 	if (end->sqpn == request->sqpn && end->connection > request->connection)
 		return NO_ANSWER;
 	if ((end->sqpn != request->sqpn || end->connection != request->connection) &&
-	    !attach(end, request, &attr))
+	    !dct_attach(end, request, &attr))
 		return NO_ANSWER;
 	*number = end->qp->number;
 	return VB_SYN_ACK;
 }
 
-static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_t syndrome,
-		   uint32_t number)
+static void dct_answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_t syndrome,
+		       uint32_t number)
 {
 	struct vb_pkt pkt = {
 		.op = VB_PKT_ATOMIC_RESPONSE,
@@ -260,7 +260,7 @@ static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_
 	vb_path_drop(&path);
 }
 
-static bool take(struct vb_dct *dct, struct vb_dc_request *request)
+static bool dct_take(struct vb_dct *dct, struct vb_dc_request *request)
 {
 	bool any;
 
@@ -279,13 +279,13 @@ void vb_dct_serve(struct vb_qp *qp)
 	uint8_t syndrome;
 
 	vb_lock(&qp->dct->ends_lock);
-	give_back(qp->dct);
+	dct_give_back(qp->dct);
 	vb_unlock(&qp->dct->ends_lock);
-	while (take(qp->dct, &request)) {
+	while (dct_take(qp->dct, &request)) {
 		vb_lock(&qp->dct->ends_lock);
 		syndrome = admit(qp, &request, &number);
 		vb_unlock(&qp->dct->ends_lock);
 		if (syndrome != NO_ANSWER)
-			answer(qp, &request, syndrome, number);
+			dct_answer(qp, &request, syndrome, number);
 	}
 }

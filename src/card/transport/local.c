@@ -17,8 +17,8 @@
 enum { FROM, TO };
 
 /* The two sides of a copy; LOC_PROT_ERR where a key does not cover one. */
-static enum ibv_wc_status translate(const struct vb_qp *qp, const struct vb_wr *wr, char **from,
-				    char **to)
+static enum ibv_wc_status local_translate(const struct vb_qp *qp, const struct vb_wr *wr,
+					  char **from, char **to)
 {
 	uint32_t pdn = qp->init.pd->number;
 
@@ -56,7 +56,7 @@ enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr)
 
 	if (wr->sge[FROM].len != wr->sge[TO].len)
 		return IBV_WC_LOC_LEN_ERR;
-	if (translate(qp, wr, &from, &to) != IBV_WC_SUCCESS)
+	if (local_translate(qp, wr, &from, &to) != IBV_WC_SUCCESS)
 		return is_scattered(qp, wr) ? copy_scattered(qp, wr) : IBV_WC_LOC_PROT_ERR;
 	return vb_fault_copy(to, from, wr->sge[FROM].len) ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS;
 }
@@ -87,7 +87,7 @@ enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr
 	if (!size || !rows || !cols || wr->sge[FROM].len != size * rows * cols ||
 	    wr->sge[TO].len != size * rows * cols)
 		return IBV_WC_LOC_LEN_ERR;
-	status = translate(qp, wr, &from, &to);
+	status = local_translate(qp, wr, &from, &to);
 	if (status != IBV_WC_SUCCESS && is_scattered(qp, wr))
 		return transpose_scattered(qp, wr);
 	for (uint32_t r = 0; r < rows && status == IBV_WC_SUCCESS; r++)
@@ -98,7 +98,7 @@ enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr
 	return status;
 }
 
-static bool holds(uint8_t condition, uint64_t word, uint64_t value)
+static bool local_holds(uint8_t condition, uint64_t word, uint64_t value)
 {
 	switch (condition & VB_WAIT_CONDITION) {
 	case VB_WAIT_ALWAYS:
@@ -123,7 +123,7 @@ enum ibv_wc_status vb_local_look(const struct vb_qp *qp, const struct vb_wr *wr,
 
 	if (!at || vb_fault_copy(&word, at, sizeof(word)))
 		return IBV_WC_LOC_PROT_ERR;
-	*true_now = holds(wr->wait, be64toh(word) & wr->swap_add, wr->compare & wr->swap_add) !=
-		    !!(wr->wait & VB_WAIT_INVERT);
+	*true_now = local_holds(wr->wait, be64toh(word) & wr->swap_add,
+				wr->compare & wr->swap_add) != !!(wr->wait & VB_WAIT_INVERT);
 	return IBV_WC_SUCCESS;
 }

@@ -93,8 +93,8 @@ int vb_message_move(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t o
 		     : vb_indirect_read(qp->card, sge->lkey, pdn, addr, buf, len, access);
 }
 
-static int move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, char *buf,
-		size_t len, bool write)
+static int message_move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, char *buf,
+			size_t len, bool write)
 {
 	int ret = 0;
 
@@ -117,13 +117,13 @@ static int move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
 int vb_message_read(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, void *buf,
 		    size_t len)
 {
-	return move(qp, wr, offset, buf, len, false);
+	return message_move(qp, wr, offset, buf, len, false);
 }
 
 int vb_message_write(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
 		     const void *buf, size_t len)
 {
-	return move(qp, wr, offset, (char *)(uintptr_t)buf, len, true);
+	return message_move(qp, wr, offset, (char *)(uintptr_t)buf, len, true);
 }
 
 void vb_message_grh(uint8_t out[40], const struct vb_pkt *pkt, enum vb_network network)

@@ -14,7 +14,7 @@
 #include "card/transport/sides.h"
 #include "card/transport/transport.h"
 
-static struct vb_pace *paces(const struct vb_dev *dev)
+static struct vb_pace *pace_paces(const struct vb_dev *dev)
 {
 	struct vb_card *card = vb_dev_card(dev);
 
@@ -22,7 +22,8 @@ static struct vb_pace *paces(const struct vb_dev *dev)
 }
 
 /* Under the lock: one that may be shared, or a free one; 0: none. */
-static uint16_t choose(const struct vb_pace *pace, uint32_t kbps, uint32_t burst, bool dedicated)
+static uint16_t pace_choose(const struct vb_pace *pace, uint32_t kbps, uint32_t burst,
+			    bool dedicated)
 {
 	uint16_t free = 0;
 
@@ -39,7 +40,7 @@ static uint16_t choose(const struct vb_pace *pace, uint32_t kbps, uint32_t burst
 int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicated, uint16_t *index)
 {
 	struct vb_card *card = vb_dev_card(dev);
-	struct vb_pace *pace = paces(dev);
+	struct vb_pace *pace = pace_paces(dev);
 	uint16_t at;
 
 	if (vb_dev_stale(dev))
@@ -47,7 +48,7 @@ int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicat
 	if (!kbps)
 		return vb_refuse_value("rate_limit", kbps);
 	vb_lock(&card->pace.lock);
-	at = choose(pace, kbps, burst, dedicated);
+	at = pace_choose(pace, kbps, burst, dedicated);
 	if (at) {
 		pace[at].kbps = kbps;
 		pace[at].burst = burst;
@@ -65,14 +66,14 @@ void vb_pace_give(struct vb_dev *dev, uint16_t index)
 {
 	struct vb_card *card = vb_dev_card(dev);
 	vb_lock(&card->pace.lock);
-	paces(dev)[index].users--;
+	pace_paces(dev)[index].users--;
 	vb_unlock(&card->pace.lock);
 }
 
 int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *burst)
 {
 	struct vb_card *card = vb_dev_card(dev);
-	const struct vb_pace *pace = paces(dev);
+	const struct vb_pace *pace = pace_paces(dev);
 	int ret = -EINVAL;
 
 	if (!index) {

@@ -15,7 +15,8 @@
  * The word is changed once, here or by the target: whatever is refused before the change may go to
  * the target.
  */
-static enum vb_direct change(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt)
+static enum vb_direct place_change(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
+				   int cnt)
 {
 	struct vb_direct_atomic atomic = { .add = pkt->op == VB_PKT_FETCH_ADD ||
 						  pkt->op == VB_PKT_MASKED_FETCH_ADD,
@@ -54,7 +55,7 @@ enum vb_direct vb_requester_place(struct vb_qp *qp, struct vb_pkt *pkt, const st
 
 	sq->to_place = VB_NO_SPLIT;
 	if (vb_wr_is_atomic(wr))
-		return change(qp, pkt, iov, cnt);
+		return place_change(qp, pkt, iov, cnt);
 	if (at) {
 		cnt = (int)vb_message_slice(iov, cnt, at, len, rest);
 		iov = rest;

@@ -112,7 +112,7 @@ static uint64_t look_period(const struct vb_sender *s)
 						  : VB_SHORTEST_LOOK_NS;
 }
 
-static void lower(uint64_t *next, uint64_t when)
+static void reliable_lower(uint64_t *next, uint64_t when)
 {
 	*next = *next < when ? *next : when;
 }
@@ -128,7 +128,7 @@ static enum vb_sender_due look_idle(struct vb_sender *s, uint64_t now, uint64_t 
 	if (!s->recent)
 		return VB_SENDER_IDLE;
 	s->recent = false;
-	lower(next, now + look_period(s));
+	reliable_lower(next, now + look_period(s));
 	return VB_SENDER_WAITS;
 }
 
@@ -138,11 +138,11 @@ enum vb_sender_due vb_sender_look(struct vb_sender *s, uint64_t now, uint64_t *n
 
 	if (s->rnr_until && now >= s->rnr_until) {
 		s->rnr_until = 0;
-		lower(next, now);
+		reliable_lower(next, now);
 		return VB_SENDER_READY;
 	}
 	if (s->rnr_until) {
-		lower(next, s->rnr_until);
+		reliable_lower(next, s->rnr_until);
 		return VB_SENDER_WAITS;
 	}
 	if (!vb_sender_busy(s) && vb_psn_diff(s->psn, s->una) <= 0)
@@ -157,11 +157,11 @@ enum vb_sender_due vb_sender_look(struct vb_sender *s, uint64_t now, uint64_t *n
 	due = s->timeout > UINT64_MAX - s->stamp ? UINT64_MAX : s->stamp + s->timeout;
 	if (now >= due) {
 		s->stamp = now;
-		lower(next, now + look_period(s));
+		reliable_lower(next, now + look_period(s));
 		return VB_SENDER_TIMEOUT;
 	}
-	lower(next, due);
-	lower(next, now + look_period(s));
+	reliable_lower(next, due);
+	reliable_lower(next, now + look_period(s));
 	return VB_SENDER_WAITS;
 }
 

@@ -52,7 +52,7 @@ enum step {
 
 /* --- done, failed, in flight ------------------------------------------------------------------ */
 
-static void advance(struct vb_sq *sq)
+static void requester_advance(struct vb_sq *sq)
 {
 	uint16_t left = (uint16_t)(sq->pi - sq->next);
 	/* A WQE that lies about its size must not carry us past the doorbell. */
@@ -65,22 +65,22 @@ static void advance(struct vb_sq *sq)
 	sq->sent = 0;
 }
 
-static enum step done(struct vb_qp *qp)
+static enum step requester_done(struct vb_qp *qp)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
 	if (wr->flags & VB_WR_SIGNALED)
 		vb_requester_complete(qp, wr->index, wr->wqe_opcode, IBV_WC_SUCCESS,
 				      (uint32_t)wr->len);
-	advance(&qp->sq);
+	requester_advance(&qp->sq);
 	return NEXT;
 }
 
 /* The same with an error, of a stream of DC: the queue goes on. */
-static enum step end(struct vb_qp *qp, enum ibv_wc_status status)
+static enum step requester_end(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	vb_requester_complete(qp, qp->sq.wr.index, qp->sq.wr.wqe_opcode, status, 0);
-	advance(&qp->sq);
+	requester_advance(&qp->sq);
 	vb_requester_forget(&qp->sq);
 	vb_dci_leave(qp);
 	return ENDED;
@@ -90,7 +90,8 @@ static enum step end(struct vb_qp *qp, enum ibv_wc_status status)
  * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so,
  * RC not. What is in flight was before it and completes first.
  */
-static __attribute__((noinline, cold)) enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
+static __attribute__((noinline, cold)) enum step requester_fail(struct vb_qp *qp,
+								enum ibv_wc_status status)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
@@ -101,25 +102,25 @@ static __attribute__((noinline, cold)) enum step fail(struct vb_qp *qp, enum ibv
 	qp->sq.failing = IBV_WC_SUCCESS;
 	vb_why_send(qp, wr, status);
 	if (__builtin_expect(qp->dci && vb_dci_confines(qp, wr->stream), 0))
-		return end(qp, status);
+		return requester_end(qp, status);
 	/* First the state: a program that sees the completion may look at it. */
 	if (qp->type == IBV_QPT_RC)
 		vb_qp_fail(qp, 0, false);
 	else
 		vb_qp_fail_sq(qp);
 	vb_requester_complete(qp, wr->index, wr->wqe_opcode, status, 0);
-	advance(&qp->sq);
+	requester_advance(&qp->sq);
 	vb_requester_forget(&qp->sq);
 	return FAILED;
 }
 
 void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	if (fail(qp, status) == ENDED)
+	if (requester_fail(qp, status) == ENDED)
 		vb_work_add(qp, VB_WORK_SEND);
 }
 
-static bool has_response(const struct vb_wr *wr)
+static bool requester_has_response(const struct vb_wr *wr)
 {
 	return wr->op == VB_WR_READ || vb_wr_is_atomic(wr);
 }
@@ -129,8 +130,8 @@ static void add_inflight(struct vb_qp *qp)
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
 	bool newest = sq->again == sq->sender.tail;
-	struct vb_inflight *e =
-		(struct vb_inflight *)vb_sender_add(&sq->sender, sq->first_psn, has_response(wr));
+	struct vb_inflight *e = (struct vb_inflight *)vb_sender_add(&sq->sender, sq->first_psn,
+								    requester_has_response(wr));
 
 	if (newest)
 		sq->again = sq->sender.tail;
@@ -142,7 +143,7 @@ static void add_inflight(struct vb_qp *qp)
 	e->len = (uint32_t)wr->len;
 	e->transfer = sq->transfer;
 	vb_timer_add(qp);
-	advance(sq);
+	requester_advance(sq);
 }
 
 /* --- loopback --------------------------------------------------------------------------------- */
@@ -155,9 +156,9 @@ static __attribute__((noinline, cold)) enum step fail_read(struct vb_qp *qp, str
 							   const struct vb_pkt *reply)
 {
 	if (vb_fault_readable(reply->iov->iov_base, reply->len))
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	vb_qp_fail(target, IBV_EVENT_QP_ACCESS_ERR, true);
-	return fail(qp, IBV_WC_REM_ACCESS_ERR);
+	return requester_fail(qp, IBV_WC_REM_ACCESS_ERR);
 }
 
 /* What is copied at once where one side has no address: less than a frame of the largest MTU never is. */
@@ -210,23 +211,23 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 		if (__builtin_expect(cnt < 0 || (reply->len && !reply->iov_cnt), 0)) {
 			status = read_scattered(qp, target, reply);
 			if (status != IBV_WC_SUCCESS)
-				return fail(qp, status);
+				return requester_fail(qp, status);
 		} else if (vb_message_copy(iov, cnt, 0, reply->iov, reply->iov_cnt)) {
 			return fail_read(qp, target, reply);
 		}
 	} else if (reply->op == VB_PKT_ATOMIC_RESPONSE) {
 		if (!place_value(qp, reply, iov, cnt))
-			return fail(qp, IBV_WC_LOC_PROT_ERR);
+			return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	} else if ((reply->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
 		return vb_requester_wait_rnr(qp, reply->syndrome)
 			       ? WAIT
-			       : fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+			       : requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (reply->syndrome != VB_SYN_ACK) {
-		return fail(qp, vb_requester_refused(reply->syndrome));
+		return requester_fail(qp, vb_requester_refused(reply->syndrome));
 	}
 	sq->sender.psn = vb_psn_add(psn, 1);
 	vb_sender_acknowledge(&sq->sender, psn);
-	return done(qp);
+	return requester_done(qp);
 }
 
 /*
@@ -268,9 +269,9 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 		return NEXT;
 	}
 	if (answered && reply.syndrome == VB_SYN_SOURCE_FAULT)
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	qp->sq.sender.psn = vb_psn_add(qp->sq.sender.psn, 1);
-	return done(qp);
+	return requester_done(qp);
 }
 
 /* --- another process -------------------------------------------------------------------------- */
@@ -422,9 +423,10 @@ static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
 }
 
 /* The data of a packet may be described, or in place already: here it is that of the WQE. */
-static __attribute__((noinline, cold)) void show_packet(struct vb_qp *qp, const struct vb_pkt *pkt,
-							const struct iovec *iov, int cnt,
-							uint64_t ns)
+static __attribute__((noinline, cold)) void requester_show_packet(struct vb_qp *qp,
+								  const struct vb_pkt *pkt,
+								  const struct iovec *iov, int cnt,
+								  uint64_t ns)
 {
 	const struct vb_sq *sq = &qp->sq;
 	bool placed = pkt->flags & VB_PKT_PLACED;
@@ -447,11 +449,11 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 		if (sq->sent == sq->to_place) {
 			/* Where it is refused the target gets it like the rest, decides, and answers. */
 			if (vb_requester_place(qp, pkt, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
-				return fail(qp, IBV_WC_LOC_PROT_ERR);
+				return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM)) {
 				if (__builtin_expect(sent, 0))
 					vb_roce_copied(qp, pkt, iov, cnt, sent);
-				return done(qp); /* nobody need be told */
+				return requester_done(qp); /* nobody need be told */
 			}
 		}
 		fill_payload(qp, pkt, iov, cnt, part);
@@ -463,14 +465,14 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 			return WAIT;
 		}
 		if (ret == -EFAULT)
-			return fail(qp, IBV_WC_LOC_PROT_ERR);
+			return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 		if (__builtin_expect(sent, 0))
-			show_packet(qp, pkt, iov, cnt, sent);
+			requester_show_packet(qp, pkt, iov, cnt, sent);
 		count_packet(qp, pkt);
 	} while (!(pkt->flags & VB_PKT_LAST));
 	sq->sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
-		return done(qp);
+		return requester_done(qp);
 	add_inflight(qp);
 	return NEXT;
 }
@@ -508,13 +510,13 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		return WAIT;
 	}
 	if (__builtin_expect(ret == -EFAULT, 0))
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	if (__builtin_expect(sent, 0))
-		show_packet(qp, pkt, iov, cnt, sent);
+		requester_show_packet(qp, pkt, iov, cnt, sent);
 	count_packet(qp, pkt);
 	sq->sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
-		return done(qp);
+		return requester_done(qp);
 	sq->transfer = (struct vb_transfer){ .chosen = true, .split = VB_NO_SPLIT };
 	add_inflight(qp);
 	return NEXT;
@@ -523,7 +525,7 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 /* --- indirect keys ---------------------------------------------------------------------------- */
 
 /* One packet of a scattered WQE, to a QP of this process. */
-static enum step call_with(struct vb_qp *qp, struct vb_pkt *pkt)
+static enum step requester_call_with(struct vb_qp *qp, struct vb_pkt *pkt)
 {
 	struct vb_qp *target = vb_qp_find(qp->card, pkt->dqpn);
 	bool last = pkt->flags & VB_PKT_LAST, answered;
@@ -544,7 +546,7 @@ static enum step call_with(struct vb_qp *qp, struct vb_pkt *pkt)
 		return NEXT;
 	qp->sq.sent_by.calls++;
 	if (qp->type != IBV_QPT_RC)
-		return done(qp);
+		return requester_done(qp);
 	add_inflight(qp);
 	return NEXT;
 }
@@ -565,7 +567,7 @@ static enum step send_with(struct vb_qp *qp, struct vb_pkt *pkt)
 		return NEXT;
 	qp->sq.sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
-		return done(qp);
+		return requester_done(qp);
 	add_inflight(qp);
 	return NEXT;
 }
@@ -596,7 +598,7 @@ static __attribute__((noinline, cold)) enum step send_scattered(struct vb_qp *qp
 
 		pkt->len = !carries ? 0 : left < most ? left : most;
 		if (vb_message_read(qp, wr, sq->sent, bounce, pkt->len))
-			return fail(qp, IBV_WC_LOC_PROT_ERR);
+			return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 		part.iov_len = pkt->len;
 		pkt->iov = &part;
 		pkt->iov_cnt = pkt->len ? 1 : 0;
@@ -607,7 +609,7 @@ static __attribute__((noinline, cold)) enum step send_scattered(struct vb_qp *qp
 		if (vb_roce_watched(qp->card))
 			vb_roce_request(qp, &qp->path, pkt, &part, (int)pkt->iov_cnt, 0, pkt->len,
 					vb_now_ns());
-		step = calls ? call_with(qp, pkt) : send_with(qp, pkt);
+		step = calls ? requester_call_with(qp, pkt) : send_with(qp, pkt);
 	} while (step == NEXT && !last);
 	return step;
 }
@@ -621,7 +623,7 @@ static enum step send_connected(struct vb_qp *qp)
 
 	cnt = vb_message_gather(qp, &sq->wr, iov);
 	if (__builtin_expect(cnt < 0, 0) && !vb_message_is_scattered(qp, &sq->wr))
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	vb_message_packet(qp, &sq->wr, &pkt);
 	if (__builtin_expect(sq->sender.resumed, 0)) {
 		/* The rest of a READ of which a part is there. */
@@ -659,10 +661,10 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	int cnt, ret;
 
 	if (wr->sgid_index >= adapter->num_gids)
-		return fail(qp, IBV_WC_LOC_QP_OP_ERR);
+		return requester_fail(qp, IBV_WC_LOC_QP_OP_ERR);
 	cnt = vb_message_gather(qp, wr, iov);
 	if (cnt < 0)
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	from = &adapter->gids[wr->sgid_index];
 	vb_path_peek(qp->card->fabric, &path,
 		     &(struct vb_address){ .dgid = &wr->dgid,
@@ -675,7 +677,7 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 					   .hop_limit = wr->hop_limit },
 		     wr->dqpn);
 	if (!vb_path_can(&path, VB_PATH_REACHES))
-		return done(qp); /* nobody there: lost, and nobody is told */
+		return requester_done(qp); /* nobody there: lost, and nobody is told */
 	grh = (struct vb_grh){ from->gid, wr->dgid, wr->traffic_class, wr->hop_limit };
 	vb_message_packet(qp, wr, &pkt);
 	if (from->type == IBV_GID_TYPE_ROCE_V1)
@@ -697,13 +699,13 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 		return WAIT;
 	}
 	if (ret == -EFAULT)
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
+		return requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 	if (__builtin_expect(sent, 0))
 		vb_roce_request(qp, &path, &pkt, iov, cnt, 0, pkt.len, sent);
 	sq->sender.psn = vb_psn_add(sq->sender.psn, 1);
 	sq->sent_by.packets++;
 	vb_burst_flush(&path);
-	return done(qp);
+	return requester_done(qp);
 }
 
 enum { ROOM_NS = 2000000 }; /* between looks for room */
@@ -728,7 +730,8 @@ static VB_APART enum step send_frame(struct vb_qp *qp)
 		return WAIT;
 	}
 	sq->watch_at = 0;
-	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, (enum ibv_wc_status)status);
+	return status == IBV_WC_SUCCESS ? requester_done(qp)
+					: requester_fail(qp, (enum ibv_wc_status)status);
 }
 
 /* --- local work ------------------------------------------------------------------------------- */
@@ -739,7 +742,7 @@ enum { WATCH_MIN_NS = 2000, WATCH_MAX_NS = 1000000 };
  * Nobody tells us when the word changes: whoever polls looks again, soon at first, later ever more
  * rarely.
  */
-static __attribute__((noinline, cold)) enum step watch(struct vb_qp *qp)
+static __attribute__((noinline, cold)) enum step requester_watch(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	bool true_now = false;
@@ -754,7 +757,7 @@ static __attribute__((noinline, cold)) enum step watch(struct vb_qp *qp)
 		return WAIT;
 	}
 	sq->watch_at = 0;
-	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+	return status == IBV_WC_SUCCESS ? requester_done(qp) : requester_fail(qp, status);
 }
 
 static __attribute__((noinline, cold)) enum step work_locally(struct vb_qp *qp)
@@ -777,20 +780,21 @@ static __attribute__((noinline, cold)) enum step work_locally(struct vb_qp *qp)
 		status = vb_local_transpose(qp, wr);
 		break;
 	case VB_WR_WAIT:
-		return watch(qp);
+		return requester_watch(qp);
 	}
-	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+	return status == IBV_WC_SUCCESS ? requester_done(qp) : requester_fail(qp, status);
 }
 
 /* --- the send queue --------------------------------------------------------------------------- */
 
-static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
+static enum ibv_wc_status requester_check(const struct vb_qp *qp, const struct vb_wr *wr)
 {
 	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
 		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
-	if (qp->type == IBV_QPT_UC && (has_response(wr) || (wr->flags & VB_WR_INVALIDATE)))
+	if (qp->type == IBV_QPT_UC &&
+	    (requester_has_response(wr) || (wr->flags & VB_WR_INVALIDATE)))
 		return IBV_WC_LOC_QP_OP_ERR;
-	if (has_response(wr) && !qp->attr.max_rd_atomic)
+	if (requester_has_response(wr) && !qp->attr.max_rd_atomic)
 		return IBV_WC_LOC_QP_OP_ERR;
 	if (wr->op == VB_WR_UMR && qp->type == IBV_QPT_RAW_PACKET && !qp->init.frames_umr)
 		return IBV_WC_LOC_QP_OP_ERR;
@@ -803,7 +807,7 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 	return IBV_WC_SUCCESS;
 }
 
-static enum step load(struct vb_qp *qp)
+static enum step requester_load(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	enum ibv_wc_status status;
@@ -813,10 +817,10 @@ static enum step load(struct vb_qp *qp)
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->sender.psn;
-	status = ret ? vb_decode_status(ret) : check(qp, &sq->wr);
+	status = ret ? vb_decode_status(ret) : requester_check(qp, &sq->wr);
 	vb_note(WQE, .object = qp->number, .code = sq->wr.op, .value = sq->wr.len,
 		.extra = sq->next);
-	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);
+	return status == IBV_WC_SUCCESS ? NEXT : requester_fail(qp, status);
 }
 
 /* DC: there must be a connection to where the WQE goes. */
@@ -825,18 +829,18 @@ static __attribute__((noinline)) enum step send_dc(struct vb_qp *qp)
 	enum ibv_wc_status status;
 
 	if (__builtin_expect(qp->dci->errors, 0) && vb_dci_has_error(qp->dci, qp->sq.wr.stream))
-		return vb_sq_has_inflight(&qp->sq) ? WAIT : end(qp, IBV_WC_WR_FLUSH_ERR);
+		return vb_sq_has_inflight(&qp->sq) ? WAIT : requester_end(qp, IBV_WC_WR_FLUSH_ERR);
 	switch (vb_dci_prepare(qp, &status)) {
 	case VB_DCI_GO:
 		return send_connected(qp);
 	case VB_DCI_WAIT:
 		return WAIT;
 	default:
-		return fail(qp, status);
+		return requester_fail(qp, status);
 	}
 }
 
-static enum step execute(struct vb_qp *qp)
+static enum step requester_execute(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
@@ -897,9 +901,11 @@ VB_FLAT void vb_requester_run(struct vb_qp *qp)
 			vb_burst_kick(qp->card);
 			break;
 		}
-		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
+		step = sq->failing  ? requester_fail(qp, sq->failing)
+		       : sq->loaded ? NEXT
+				    : requester_load(qp);
 		if (step == NEXT)
-			step = execute(qp);
+			step = requester_execute(qp);
 		if (step == ENDED)
 			continue;
 		if (step != NEXT)

@@ -431,8 +431,8 @@ static bool in_sequence(const struct vb_rq *rq, const struct vb_pkt *pkt)
 	return pkt->flags & VB_PKT_FIRST ? !rq->open : rq->open && rq->op == pkt->op;
 }
 
-static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
-			    struct iovec *iov)
+static enum verdict responder_execute(struct vb_qp *qp, const struct vb_pkt *pkt,
+				      struct vb_pkt *reply, struct iovec *iov)
 {
 	struct vb_rq *rq = &qp->rq;
 	enum verdict ret;
@@ -465,7 +465,7 @@ static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct v
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_pkt *reply)
+static bool responder_answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_pkt *reply)
 {
 	struct vb_response *response;
 
@@ -494,8 +494,8 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 /*
  * A refusal: complete our WQE with what happened, tell the program, go to the error state, answer.
  */
-static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
-		   struct vb_pkt *reply)
+static bool responder_refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
+			     struct vb_pkt *reply)
 {
 	vb_run_share();
 	if (verdict == NOT_READY || verdict == NOT_PULLED || verdict == TRY_AGAIN) {
@@ -507,13 +507,13 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 			vb_dct_lacks(qp);
 		qp->rq.receiver.nak_sent =
 			true; /* what follows is dropped until this one comes again */
-		return answer(qp, syndrome, pkt->psn, reply);
+		return responder_answer(qp, syndrome, pkt->psn, reply);
 	}
 	if (verdict == SOURCE_FAULT)
-		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
+		return responder_answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
 	if (verdict == LOST) {
 		publish_epsn(qp, qp->rq.receiver.epsn); /* as it was before the completion */
-		return answer(qp, VB_SYN_NAK_OPERATION, pkt->psn, reply);
+		return responder_answer(qp, VB_SYN_NAK_OPERATION, pkt->psn, reply);
 	}
 	vb_why_receive(qp, pkt, verdicts[verdict].status);
 	if (verdict == BAD_REQUEST || verdict == BAD_ACCESS)
@@ -521,13 +521,13 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 			    verdict == BAD_ACCESS ? VB_COUNT_RESP_ACCESS : VB_COUNT_RESP_INVALID);
 	if (qp->rq.have_wqe & VB_WQE_HAVE)
 		complete(qp, verdicts[verdict].status, NULL, 0);
-	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
+	responder_answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
 	vb_qp_fail(qp, verdicts[verdict].event, verdicts[verdict].event != 0);
 	return reply != NULL;
 }
 
 /* A response with this PSN waits to be sent. */
-static bool is_due(const struct vb_rq *rq, uint32_t psn)
+static bool responder_is_due(const struct vb_rq *rq, uint32_t psn)
 {
 	for (uint32_t i = rq->resp_head; i != rq->resp_tail; i++)
 		if (rq->response[i % VB_ANSWERS].op != VB_PKT_ACK &&
@@ -543,20 +543,21 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 	struct vb_rq *rq = &qp->rq;
 	uint64_t old;
 
-	if (is_due(rq, pkt->psn))
+	if (responder_is_due(rq, pkt->psn))
 		return false; /* the answer to the first one has not gone out yet */
 	if (pkt->op == VB_PKT_READ) {
 		enum verdict ret = receive_read(qp, pkt, reply, iov);
 
 		/* Of a READ that cannot go on the requester must learn why, or it asks until its retries are gone. */
 		if (ret == BAD_ACCESS)
-			return refuse(qp, ret, pkt, reply);
+			return responder_refuse(qp, ret, pkt, reply);
 		return ret == ACCEPT && reply;
 	}
 	if (!vb_pkt_is_atomic(pkt)) {
 		rq->duplicate =
 			true; /* the requester has missed an acknowledgement: tell it again */
-		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->receiver.epsn, 0xffffff), reply);
+		return responder_answer(qp, VB_SYN_ACK, vb_psn_add(rq->receiver.epsn, 0xffffff),
+					reply);
 	}
 	return vb_receiver_recall(&rq->receiver, pkt->psn, &old) &&
 	       answer_atomic(qp, pkt->psn, old, reply) == ACCEPT && reply;
@@ -577,14 +578,14 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 		return receive_duplicate(qp, pkt, reply, iov);
 	case VB_ARRIVAL_GAP:
 		vb_qp_count(qp, VB_COUNT_OUT_OF_SEQUENCE);
-		return answer(qp, VB_SYN_NAK_SEQUENCE, receiver->epsn, reply);
+		return responder_answer(qp, VB_SYN_NAK_SEQUENCE, receiver->epsn, reply);
 	case VB_ARRIVAL_DROP:
 		vb_qp_count(qp, VB_COUNT_OUT_OF_SEQUENCE);
 		return false;
 	}
-	ret = execute(qp, pkt, reply, iov);
+	ret = responder_execute(qp, pkt, reply, iov);
 	if (ret != ACCEPT)
-		return refuse(qp, ret, pkt, reply);
+		return responder_refuse(qp, ret, pkt, reply);
 	if (qp->counters)
 		vb_count_request(qp, pkt);
 	if (pkt->op == VB_PKT_READ) {
@@ -598,8 +599,9 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
 		return reply != NULL;
-	return pkt->flags & (VB_PKT_LAST | VB_PKT_ACK_REQ) ? answer(qp, VB_SYN_ACK, pkt->psn, reply)
-							   : false;
+	return pkt->flags & (VB_PKT_LAST | VB_PKT_ACK_REQ)
+		       ? responder_answer(qp, VB_SYN_ACK, pkt->psn, reply)
+		       : false;
 }
 
 /*
@@ -617,7 +619,7 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 	rq->receiver.epsn = vb_psn_add(pkt->psn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
 		return;
-	ret = execute(qp, pkt, NULL, NULL);
+	ret = responder_execute(qp, pkt, NULL, NULL);
 	if (ret == BAD_LENGTH || ret == BAD_BUFFER || ret == BAD_WQE) {
 		vb_run_share();
 		vb_why_receive(qp, pkt, verdicts[ret].status);
@@ -652,7 +654,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	if (ret == ACCEPT) {
 		complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)sizeof(grh) + pkt->len);
 	} else if (ret == SOURCE_FAULT) {
-		return answer(qp, VB_SYN_SOURCE_FAULT, 0, reply);
+		return responder_answer(qp, VB_SYN_SOURCE_FAULT, 0, reply);
 	} else {
 		vb_run_share();
 		vb_why_receive(qp, pkt, verdicts[ret].status);
@@ -666,7 +668,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
  * Whether the packet can be for this queue at all. Datagrams may come by either version of RoCE; a
  * connection has one, and what comes by the other is dropped, as hardware does.
  */
-static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
+static bool responder_takes(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	if (pkt->transport == qp->transport)
 		return true;
@@ -688,7 +690,7 @@ VB_FLAT bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, st
 	if (!reply)
 		vb_burst.run.qp = qp;
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if (!vb_qp_receives(state) || !takes(qp, pkt))
+	if (!vb_qp_receives(state) || !responder_takes(qp, pkt))
 		goto unlock;
 	qp->rq.traffic.received += pkt->len;
 	if (pkt->op == VB_PKT_READ)

@@ -26,7 +26,7 @@ enum { FRAME_ROOM = VB_ROCE_HEAD_MAX + VB_ROCE_DATA + VB_ROCE_TAIL_MAX };
 struct route {
 	struct vb_roce_route on_wire;
 	struct vb_card *card; /* of the sender */
-	__be64 from, to; /* GUIDs of the adapters; 0: not known */
+	__be64 from, to;      /* GUIDs of the adapters; 0: not known */
 	uint32_t mtu;
 	uint64_t ns; /* when the packet was sent */
 };
@@ -182,8 +182,8 @@ static bool show_frame(const struct route *r, struct vb_pkt *pkt, const struct i
  * A packet as one frame, or as many as its data need, up to a bound: the queue is locked meanwhile, and
  * what the card copies at once may be a gigabyte.
  */
-static void show_packet(const struct route *r, const struct vb_pkt *pkt, const struct iovec *iov,
-			int cnt, uint64_t offset, uint32_t len)
+static void roce_show_packet(const struct route *r, const struct vb_pkt *pkt,
+			     const struct iovec *iov, int cnt, uint64_t offset, uint32_t len)
 {
 	const uint16_t of_last =
 		VB_PKT_LAST | VB_PKT_IMM | VB_PKT_INVALIDATE | VB_PKT_SOLICITED | VB_PKT_ACK_REQ;
@@ -247,9 +247,9 @@ void vb_roce_request(struct vb_qp *qp, struct vb_path *path, const struct vb_pkt
 				      .psn = pkt->acked_psn,
 				      .msn = msn_of(qp) };
 
-		show_packet(&route, &ack, NULL, 0, 0, 0);
+		roce_show_packet(&route, &ack, NULL, 0, 0, 0);
 	}
-	show_packet(&route, &first, iov, cnt, offset, len);
+	roce_show_packet(&route, &first, iov, cnt, offset, len);
 }
 
 void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, uint32_t offset,
@@ -262,7 +262,7 @@ void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, ui
 		return;
 	first.psn = vb_psn_add(psn, offset / route.mtu);
 	route.ns = ns;
-	show_packet(&route, &first, pkt->iov, (int)pkt->iov_cnt, 0, pkt->len);
+	roce_show_packet(&route, &first, pkt->iov, (int)pkt->iov_cnt, 0, pkt->len);
 }
 
 void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
@@ -281,7 +281,7 @@ void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *
 	pkt.dqpn = qp->number;
 	pkt.sqpn = target->number;
 	pkt.msn = msn_of(target);
-	show_packet(&back, &pkt, pkt.iov, (int)pkt.iov_cnt, 0, pkt.len);
+	roce_show_packet(&back, &pkt, pkt.iov, (int)pkt.iov_cnt, 0, pkt.len);
 }
 
 void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt,
@@ -297,7 +297,7 @@ void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iov
 	if (!find_route(&there, qp, &qp->path, &part))
 		return;
 	there.ns = ns;
-	show_packet(&there, &part, iov, cnt, 0, read || atomic ? 0 : (uint32_t)wr->len);
+	roce_show_packet(&there, &part, iov, cnt, 0, read || atomic ? 0 : (uint32_t)wr->len);
 	if (qp->type != IBV_QPT_RC)
 		return;
 	back = turned(&there);
@@ -313,5 +313,5 @@ void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iov
 	part.dqpn = qp->number;
 	part.sqpn = pkt->dqpn;
 	part.msn = 0; /* the target does not count it */
-	show_packet(&back, &part, iov, cnt, 0, read ? (uint32_t)wr->len : 0);
+	roce_show_packet(&back, &part, iov, cnt, 0, read ? (uint32_t)wr->len : 0);
 }

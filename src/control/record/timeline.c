@@ -78,7 +78,7 @@ uint64_t vb_timeline_now(void)
 /* --- the file --------------------------------------------------------------------------------- */
 
 /* A descriptor or -errno. */
-static int open_file(int number, int flags)
+static int timeline_open_file(int number, int flags)
 {
 	char path[4096];
 	int n = snprintf(path, sizeof(path), "%s/%d.%d.notes", timeline.dir, (int)getpid(), number);
@@ -91,12 +91,12 @@ static int open_file(int number, int flags)
 }
 
 /* A process that executes another program keeps its number: the next one is free. */
-static int make_file(void)
+static int timeline_make_file(void)
 {
 	int fd = -EEXIST;
 
 	for (timeline.number = 0; timeline.number < TRIES && fd == -EEXIST; timeline.number++)
-		fd = open_file(timeline.number, O_CREAT | O_EXCL);
+		fd = timeline_open_file(timeline.number, O_CREAT | O_EXCL);
 	timeline.number--;
 	if (fd < 0)
 		return fd;
@@ -104,7 +104,7 @@ static int make_file(void)
 	return fd < 0 ? -errno : vb_file_keep(&timeline.file, fd);
 }
 
-static int map_file(int fd)
+static int timeline_map_file(int fd)
 {
 	int ret = vb_file_allowed(timeline.bytes);
 	void *map;
@@ -123,13 +123,13 @@ static int map_file(int fd)
 	return 0;
 }
 
-static int make(void)
+static int timeline_make(void)
 {
 	VB_NO_CANCEL;
-	int saved = errno, ret = make_file();
+	int saved = errno, ret = timeline_make_file();
 
 	if (!ret)
-		ret = map_file(timeline.file.fd);
+		ret = timeline_map_file(timeline.file.fd);
 	if (!ret) {
 		struct vb_timeline_head *head = timeline.head;
 
@@ -150,7 +150,7 @@ static int make(void)
 }
 
 /* A note, or those that came while the file was made. */
-static void lose(uint64_t notes)
+static void timeline_lose(uint64_t notes)
 {
 	atomic_fetch_add_explicit(&timeline.lost, notes, memory_order_seq_cst);
 	/* Either this sees READY, or who makes the file sees the addition. */
@@ -185,21 +185,21 @@ static bool is_ready(void)
 		timeline.file = VB_NO_FILE;
 	}
 	if (!timeline.failed)
-		timeline.failed = make();
+		timeline.failed = timeline_make();
 	now = timeline.failed ? FAILED : READY;
-	/* Pairs with the load above: who sees READY sees the mapping. And see lose(). */
+	/* Pairs with the load above: who sees READY sees the mapping. And see timeline_lose(). */
 	atomic_store_explicit(state, now, memory_order_seq_cst);
-	lose(0);
+	timeline_lose(0);
 	return now == READY;
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-static int reserve(uint64_t from, uint64_t to)
+static int timeline_reserve(uint64_t from, uint64_t to)
 {
 	bool kept = vb_file_is_open(&timeline.file);
 	/* A program that closes what it did not open leaves us the name. */
-	int fd = kept ? timeline.file.fd : open_file(timeline.number, 0), ret;
+	int fd = kept ? timeline.file.fd : timeline_open_file(timeline.number, 0), ret;
 
 	if (fd < 0)
 		return fd;
@@ -213,7 +213,7 @@ static int reserve(uint64_t from, uint64_t to)
  * The next step, by one thread; the others have pieces meanwhile, as has a signal handler. Where that
  * failed there is no other try, and what is noted behind it is lost.
  */
-static void grow(uint32_t reserved)
+static void timeline_grow(uint32_t reserved)
 {
 	VB_NO_CANCEL;
 	int saved = errno;
@@ -221,8 +221,8 @@ static void grow(uint32_t reserved)
 	if (atomic_exchange_explicit(&timeline.growing, true, memory_order_acquire))
 		return;
 	if (atomic_load_explicit(&timeline.reserved, memory_order_relaxed) == reserved) {
-		if (reserve((uint64_t)reserved * VB_TIMELINE_PIECE,
-			    (uint64_t)(reserved + STEP) * VB_TIMELINE_PIECE))
+		if (timeline_reserve((uint64_t)reserved * VB_TIMELINE_PIECE,
+				     (uint64_t)(reserved + STEP) * VB_TIMELINE_PIECE))
 			goto out;
 		atomic_store_explicit(&timeline.reserved, reserved + STEP, memory_order_relaxed);
 	}
@@ -239,7 +239,7 @@ static uint32_t room_behind(uint32_t at)
 
 	if (at + MARGIN < reserved || reserved >= timeline.bytes / VB_TIMELINE_PIECE)
 		return reserved;
-	grow(reserved);
+	timeline_grow(reserved);
 	return atomic_load_explicit(&timeline.reserved, memory_order_relaxed);
 }
 
@@ -275,7 +275,7 @@ static bool has_place(uint64_t word)
  * A place for a note, or NULL. A signal handler may note between any two steps; what an addition
  * returns is this note's alone. The word is read first: it never counts far beyond a piece.
  */
-static struct vb_note *place(void)
+static struct vb_note *timeline_place(void)
 {
 	uint64_t word = atomic_load_explicit(&own, memory_order_relaxed);
 	uint32_t piece;
@@ -293,10 +293,10 @@ static struct vb_note *place(void)
 
 void vb_timeline_write(const struct vb_note *note)
 {
-	struct vb_note *to = is_ready() ? place() : NULL;
+	struct vb_note *to = is_ready() ? timeline_place() : NULL;
 
 	if (!to) {
-		lose(1);
+		timeline_lose(1);
 		return;
 	}
 	to->time = note->time ? note->time : vb_timeline_now();

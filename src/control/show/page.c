@@ -83,13 +83,13 @@ static struct vb_monitor_page *current; /* of this stay in the registry; NULL: n
 static bool failed;                     /* there can be none */
 static struct vb_monitor_page *pages;   /* all that have memory */
 
-static void take(sigset_t *before)
+static void page_take(sigset_t *before)
 {
 	vb_signal_block(before);
 	pthread_mutex_lock(&lock);
 }
 
-static void give(const sigset_t *before)
+static void page_give(const sigset_t *before)
 {
 	pthread_mutex_unlock(&lock);
 	vb_signal_unblock(before);
@@ -200,7 +200,7 @@ static struct vb_monitor_section *section_of(struct vb_monitor_page *page,
 	return &page->header->section[kind - 1];
 }
 
-static int table_grow(struct vb_monitor_page *page, enum vb_monitor_kind kind)
+static int page_table_grow(struct vb_monitor_page *page, enum vb_monitor_kind kind)
 {
 	struct vb_monitor_section *section = section_of(page, kind);
 	struct table *t = &page->tables[kind];
@@ -241,7 +241,7 @@ static struct vb_monitor_seq *table_entry(struct vb_monitor_page *page, enum vb_
 			(size_t)index * kinds[kind].entry_size);
 }
 
-static int table_take(struct vb_monitor_page *page, enum vb_monitor_kind kind, uint32_t *index)
+static int page_table_take(struct vb_monitor_page *page, enum vb_monitor_kind kind, uint32_t *index)
 {
 	struct table *t = &page->tables[kind];
 	int ret = 0;
@@ -253,7 +253,7 @@ static int table_take(struct vb_monitor_page *page, enum vb_monitor_kind kind, u
 	if (t->count == kinds[kind].max)
 		return -ENOSPC;
 	if (t->count == t->capacity)
-		ret = table_grow(page, kind);
+		ret = page_table_grow(page, kind);
 	if (ret)
 		return ret;
 	*index = t->count++;
@@ -262,7 +262,7 @@ static int table_take(struct vb_monitor_page *page, enum vb_monitor_kind kind, u
 
 /* ---- entries ---- */
 
-static int add(enum vb_monitor_kind kind, struct vb_monitor_place *place)
+static int page_add(enum vb_monitor_kind kind, struct vb_monitor_place *place)
 {
 	struct vb_monitor_page *page = page_get();
 	struct vb_monitor_seq *seq;
@@ -271,7 +271,7 @@ static int add(enum vb_monitor_kind kind, struct vb_monitor_place *place)
 
 	if (!page)
 		return -ENODEV;
-	ret = table_take(page, kind, &index);
+	ret = page_table_take(page, kind, &index);
 	if (ret) {
 		if (!page->full)
 			vb_warn("dpa-ps and the other tools will not see all of this process: there is no room for more (%s)",
@@ -298,9 +298,9 @@ int vb_monitor_add(enum vb_monitor_kind kind, struct vb_monitor_place *place)
 	int ret;
 
 	*place = (struct vb_monitor_place){ 0 };
-	take(&before);
-	ret = add(kind, place);
-	give(&before);
+	page_take(&before);
+	ret = page_add(kind, place);
+	page_give(&before);
 	return ret;
 }
 
@@ -325,13 +325,13 @@ void vb_monitor_hide(struct vb_monitor_place *place)
 	set_used(place, 0);
 }
 
-static void remove_entry(struct vb_monitor_place *place)
+static void page_remove_entry(struct vb_monitor_place *place)
 {
 	struct vb_monitor_page *page = place->page;
 	struct table *t = &page->tables[place->kind];
 
 	set_used(place, 0);
-	t->unused[t->nunused++] = place->index; /* there is room for all, see table_grow() */
+	t->unused[t->nunused++] = place->index; /* there is room for all, see page_table_grow() */
 	page->entries--;
 	if (page->left && !page->entries)
 		page_free(page);
@@ -344,9 +344,9 @@ void vb_monitor_remove(struct vb_monitor_place *place)
 
 	if (!place->entry)
 		return;
-	take(&before);
-	remove_entry(place);
-	give(&before);
+	page_take(&before);
+	page_remove_entry(place);
+	page_give(&before);
 	*place = (struct vb_monitor_place){ 0 };
 }
 
@@ -375,11 +375,11 @@ void *vb_monitor_alloc(struct vb_monitor_place *place, size_t bytes, uint64_t *o
 
 	if (!place->entry)
 		return NULL;
-	take(&before);
+	page_take(&before);
 	at = spare_take(place->page, bytes, offset);
 	if (!at)
 		at = page_grow(place->page, bytes, offset);
-	give(&before);
+	page_give(&before);
 	return at;
 }
 
@@ -390,10 +390,10 @@ void vb_monitor_give(struct vb_monitor_place *place, void *at, size_t bytes, uin
 
 	if (!s)
 		return; /* then it is used no more */
-	take(&before);
+	page_take(&before);
 	*s = (struct spare){ at, bytes, offset, place->page->spares };
 	place->page->spares = s;
-	give(&before);
+	page_give(&before);
 }
 
 struct vb_monitor_requests *vb_monitor_requests(const struct vb_monitor_place *place)
@@ -409,7 +409,7 @@ uint32_t vb_monitor_slot(const struct vb_monitor_place *place)
 /* ---- joining, leaving, forking ---- */
 
 /* With the lock. The file is the registry's to remove. */
-static void leave(void)
+static void page_leave(void)
 {
 	struct vb_monitor_page *page = current;
 
@@ -426,26 +426,26 @@ void vb_monitor_start(struct vb_registry *registry, const struct vb_slot_info *i
 {
 	sigset_t before;
 
-	take(&before);
+	page_take(&before);
 	if (!joined) {
-		leave(); /* of a parent's stay */
+		page_leave(); /* of a parent's stay */
 		self = *info;
 		joined = registry;
 		failed = false;
 	}
-	give(&before);
+	page_give(&before);
 }
 
 void vb_monitor_stop(const struct vb_registry *registry)
 {
 	sigset_t before;
 
-	take(&before);
+	page_take(&before);
 	if (joined == registry) {
-		leave();
+		page_leave();
 		joined = NULL;
 	}
-	give(&before);
+	page_give(&before);
 }
 
 static void monitor_prepare(void)

@@ -95,7 +95,7 @@ struct each {
 };
 
 /* What the reader itself lacks: a list without the process would be wrong. */
-static bool is_ours(int err)
+static bool show_view_is_ours(int err)
 {
 	return err == -ENOMEM || err == -EMFILE || err == -ENFILE;
 }
@@ -112,7 +112,7 @@ static void visit_process(void *arg, const struct vb_slot_info *info)
 	ret = fd < 0 ? fd : vb_monitor_view_open(fd, &view);
 	if (fd >= 0)
 		close(fd);
-	if (is_ours(ret))
+	if (show_view_is_ours(ret))
 		each->ret = ret;
 	if (ret)
 		return; /* it shows nothing, or is gone */
@@ -179,7 +179,7 @@ static int copy_whole(struct vb_monitor_view *view, void *to, const void *from, 
 	return -EAGAIN;
 }
 
-static bool holds(const struct vb_monitor_view *view, uint64_t offset, uint64_t size)
+static bool show_view_holds(const struct vb_monitor_view *view, uint64_t offset, uint64_t size)
 {
 	return offset >= 2 * VB_MONITOR_PAGE && offset % 8 == 0 && offset <= view->size &&
 	       size <= view->size - offset;
@@ -187,14 +187,15 @@ static bool holds(const struct vb_monitor_view *view, uint64_t offset, uint64_t 
 
 int vb_monitor_read_at(struct vb_monitor_view *view, uint64_t offset, void *to, size_t size)
 {
-	return size >= sizeof(struct vb_monitor_seq) && holds(view, offset, size)
+	return size >= sizeof(struct vb_monitor_seq) && show_view_holds(view, offset, size)
 		       ? copy_whole(view, to, view->map + offset, size)
 		       : -EFAULT;
 }
 
 int vb_monitor_copy(struct vb_monitor_view *view, uint64_t offset, uint64_t *to, size_t size)
 {
-	return holds(view, offset, size) ? vb_fault_copy(to, view->map + offset, size) : -EFAULT;
+	return show_view_holds(view, offset, size) ? vb_fault_copy(to, view->map + offset, size)
+						   : -EFAULT;
 }
 
 static const struct vb_monitor_section *find_section(const struct vb_monitor_view *view,
@@ -226,8 +227,8 @@ uint32_t vb_monitor_count(struct vb_monitor_view *view, enum vb_monitor_kind kin
 }
 
 /* The offset of an entry in the file; 0: there is none. */
-static uint64_t find_entry(const struct vb_monitor_view *view, const struct vb_monitor_section *s,
-			   uint32_t index)
+static uint64_t show_view_find_entry(const struct vb_monitor_view *view,
+				     const struct vb_monitor_section *s, uint32_t index)
 {
 	unsigned int k = 31 - (unsigned int)__builtin_clz(index / s->base + 1);
 	uint64_t chunk, first = (uint64_t)s->base * ((1ull << k) - 1);
@@ -251,8 +252,8 @@ int vb_monitor_read(struct vb_monitor_view *view, enum vb_monitor_kind kind, uin
 	if (!s || index >= vb_monitor_count(view, kind) || offset >= s->entry_size ||
 	    s->entry_size - offset < sizeof(struct vb_monitor_seq))
 		return -ENOENT;
-	at = find_entry(view, s, index);
-	if (!at || !holds(view, at, s->entry_size))
+	at = show_view_find_entry(view, s, index);
+	if (!at || !show_view_holds(view, at, s->entry_size))
 		return -ENOENT; /* the file may have grown since it was mapped */
 	if (known > s->entry_size - offset)
 		known = s->entry_size - offset;

@@ -103,8 +103,8 @@ void vb_access_end(struct vb_cpu *cpu)
  * *offset: of the access in the entry, from one look at its length, which others may take away at
  * any time. What was found to be in use stays valid until the access ends.
  */
-static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, unsigned int size,
-		  uint64_t *offset)
+static bool access_holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr,
+			 unsigned int size, uint64_t *offset)
 {
 	*offset = vb_cpu_below(addr - e->tag, len);
 	return addr - e->tag < len && len - (addr - e->tag) >= size;
@@ -113,7 +113,8 @@ static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, 
 static bool entry_holds(const struct vb_access_entry *e, uint64_t addr, unsigned int size,
 			uint64_t *offset)
 {
-	return holds(e, atomic_load_explicit(&e->len, memory_order_relaxed), addr, size, offset);
+	return access_holds(e, atomic_load_explicit(&e->len, memory_order_relaxed), addr, size,
+			    offset);
 }
 
 /* Let translated code use this entry without asking. */
@@ -130,7 +131,7 @@ static void copy_entry(struct vb_cpu *cpu, const struct vb_access_entry *e)
 			      memory_order_relaxed);
 }
 
-static struct vb_access_entry *refill(struct vb_cpu *cpu, uint64_t addr)
+static struct vb_access_entry *access_refill(struct vb_cpu *cpu, uint64_t addr)
 {
 	struct vb_access_entry *e;
 
@@ -144,8 +145,8 @@ static struct vb_access_entry *refill(struct vb_cpu *cpu, uint64_t addr)
 }
 
 /* Under access_begin. The table is a short list with the latest hit in front. */
-static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
-					  uint64_t *offset)
+static const struct vb_access_entry *access_find(struct vb_cpu *cpu, uint64_t addr,
+						 unsigned int size, uint64_t *offset)
 {
 	struct vb_access_entry *e = &cpu->table[cpu->table_last];
 	uint64_t len;
@@ -164,20 +165,20 @@ static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, uns
 	 * asked again.
 	 */
 	do {
-		e = refill(cpu, addr);
+		e = access_refill(cpu, addr);
 		len = e ? atomic_load_explicit(&e->len, memory_order_relaxed) : 0;
 	} while (e && !len);
-	return e && holds(e, len, addr, size, offset) ? e : NULL;
+	return e && access_holds(e, len, addr, size, offset) ? e : NULL;
 }
 
-static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
-					    uint64_t *offset)
+static const struct vb_access_entry *access_lookup(struct vb_cpu *cpu, uint64_t addr,
+						   unsigned int size, uint64_t *offset)
 {
 	const struct vb_access_entry *e;
 
 	if (addr < VB_DPA_WINDOW_BASE || addr >= VB_DPA_WINDOW_END)
 		return NULL;
-	e = find(cpu, addr, size, offset);
+	e = access_find(cpu, addr, size, offset);
 	if (e)
 		copy_entry(cpu, e);
 	return e;
@@ -252,7 +253,7 @@ bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64
 	bool ok = false;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size, &offset);
+	e = access_lookup(cpu, addr, size, &offset);
 	if (e && e->host && e->rights & VB_DPA_READ) {
 		*value = host_load(e->host + offset, size);
 		ok = true;
@@ -278,7 +279,7 @@ bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint6
 	bool ok = false;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size, &offset);
+	e = access_lookup(cpu, addr, size, &offset);
 	if (e && e->host && e->rights & VB_DPA_WRITE) {
 		host_store(e->host + offset, size, value);
 		ok = true;
@@ -306,7 +307,7 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 	uint8_t *p;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size, &offset);
+	e = access_lookup(cpu, addr, size, &offset);
 	if (e && e->host && (e->rights & rights) == rights) {
 		p = e->host + offset;
 		/*

@@ -32,7 +32,7 @@ static const struct {
 static uint8_t buckets[BUCKETS][BUCKET_SIZE]; /* ops, ended by VB_OP_ILLEGAL */
 static pthread_once_t buckets_once = PTHREAD_ONCE_INIT;
 
-static unsigned int bucket_of(uint32_t bits)
+static unsigned int decode_bucket_of(uint32_t bits)
 {
 	return (bits >> 2 & 31) << 3 | (bits >> 12 & 7);
 }
@@ -209,7 +209,7 @@ static uint32_t expand_q2(uint32_t c)
 }
 
 /* The 32-bit form of a compressed instruction; 0 (which is illegal) if there is none. */
-static uint32_t expand(uint32_t c)
+static uint32_t decode_expand(uint32_t c)
 {
 	switch (c & 3) {
 	case 0:
@@ -253,7 +253,7 @@ static int32_t immediate(enum format format, uint32_t bits)
 /* The instruction's line of the table. */
 static unsigned int find_op(uint32_t bits)
 {
-	const uint8_t *candidate = buckets[bucket_of(bits)];
+	const uint8_t *candidate = buckets[decode_bucket_of(bits)];
 
 	if ((bits & 3) != 3)
 		return VB_OP_ILLEGAL;
@@ -266,7 +266,7 @@ static unsigned int find_op(uint32_t bits)
 /*
  * Compressed instructions become the instruction they stand for. Never fails: op is ILLEGAL then.
  */
-static void decode(uint32_t bits, struct vb_insn *insn)
+static void decode_insn(uint32_t bits, struct vb_insn *insn)
 {
 	bool compressed = (bits & 3) != 3;
 	unsigned int op, rd, rs1, rs2;
@@ -274,7 +274,7 @@ static void decode(uint32_t bits, struct vb_insn *insn)
 
 	pthread_once(&buckets_once, buckets_fill);
 	if (compressed)
-		bits = expand(bits);
+		bits = decode_expand(bits);
 	op = find_op(bits);
 	format = table[op].format;
 	/*
@@ -340,9 +340,9 @@ static void decode_range(struct vb_text *text, const struct vb_text_range *range
 
 		memcpy(&low, text->base + pc, 2);
 		if (vb_insn_len(low) == 2)
-			decode(low, insn);
+			decode_insn(low, insn);
 		else if (range->hi - pc >= 4 || range_end(text, pc + 2))
-			decode(vb_text_bits(text, pc), insn);
+			decode_insn(vb_text_bits(text, pc), insn);
 	}
 }
 

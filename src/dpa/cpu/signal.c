@@ -26,7 +26,7 @@ static bool fault_is_guest(const struct vb_cpu *cpu, const siginfo_t *info)
 	return (uint64_t)(addr - (cpu->base - VB_CPU_GUARD)) < cpu->limit + 2 * VB_CPU_GUARD;
 }
 
-static bool on_fault(int sig, siginfo_t *info, void *context)
+static bool signal_on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct vb_cpu *cpu = vb_cpu_current;
 
@@ -39,5 +39,5 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 
 int vb_signal_install(void)
 {
-	return vb_fault_register(on_fault);
+	return vb_fault_register(signal_on_fault);
 }

@@ -71,7 +71,7 @@ void vb_check_clear_reach(struct check *c, uint64_t addr, uint64_t len, uint8_t 
 	vb_check_fill(c->reach + addr / 8, why, (len + 7) / 8);
 }
 
-static void change_bits(uint8_t *at, uint8_t bits, bool set)
+static void check_change_bits(uint8_t *at, uint8_t bits, bool set)
 {
 	if (set)
 		__atomic_fetch_or(at, bits, __ATOMIC_RELAXED);
@@ -84,10 +84,10 @@ void vb_check_set_unwritten(struct check *c, uint64_t addr, uint64_t len, bool u
 	uint64_t end = addr + len;
 
 	for (; addr < end && addr % 8; addr++)
-		change_bits(c->unwritten + addr / 8, (uint8_t)(1U << addr % 8), unwritten);
+		check_change_bits(c->unwritten + addr / 8, (uint8_t)(1U << addr % 8), unwritten);
 	for (; addr < end && end % 8; end--)
-		change_bits(c->unwritten + (end - 1) / 8, (uint8_t)(1U << (end - 1) % 8),
-			    unwritten);
+		check_change_bits(c->unwritten + (end - 1) / 8, (uint8_t)(1U << (end - 1) % 8),
+				  unwritten);
 	if (addr < end)
 		vb_check_fill(c->unwritten + addr / 8, unwritten ? 0xff : 0, (end - addr) / 8);
 }
@@ -208,7 +208,7 @@ static const struct vb_insn *insn_of(const struct vb_dpa_thread *thread)
 }
 
 /* What compilers make of an atomic of one or two bytes: its word, and all else in it stays. */
-static bool is_wide(const struct vb_dpa_thread *thread)
+static bool check_is_wide(const struct vb_dpa_thread *thread)
 {
 	switch (insn_of(thread)->op) {
 	case VB_OP_LR_W:
@@ -235,7 +235,7 @@ static __attribute__((noinline)) enum vb_seen bad_access(struct check *c,
 	if (kind == VB_ACCESS_LOAD && bad > 1 && !(addr % size) && pc >= c->strlen_from &&
 	    pc < c->strlen_to)
 		return VB_SEEN_GO;
-	if (bad > 1 && is_wide(thread))
+	if (bad > 1 && check_is_wide(thread))
 		return VB_SEEN_GO;
 	if (!bad)
 		return VB_SEEN_GO; /* somebody was given it meanwhile */
@@ -341,8 +341,8 @@ static enum vb_seen see_value(struct check *c, struct vb_dpa_thread *thread, uin
 
 /* ---- what the observer is shown ---- */
 
-static enum vb_seen on_access(struct vb_dpa_thread *thread, uint64_t addr, unsigned int size,
-			      unsigned int kind, void *arg)
+static enum vb_seen check_on_access(struct vb_dpa_thread *thread, uint64_t addr, unsigned int size,
+				    unsigned int kind, void *arg)
 {
 	struct check *c = arg;
 	enum vb_seen moved = VB_SEEN_GO, seen = VB_SEEN_GO;
@@ -426,7 +426,7 @@ static int make_malloc(struct check *c)
 	return 0;
 }
 
-static int begin(struct check *c, const void *elf, size_t len)
+static int check_begin(struct check *c, const void *elf, size_t len)
 {
 	int err;
 
@@ -462,10 +462,10 @@ int vb_check_begin(struct vb_dpa_process *process, uint32_t checks, const void *
 	c->process = process;
 	c->checks = checks;
 	c->limit = process->space.limit;
-	c->ops = (struct observe_ops){ .mark = vb_libc_mark, .access = on_access, .arg = c };
+	c->ops = (struct observe_ops){ .mark = vb_libc_mark, .access = check_on_access, .arg = c };
 	if (!vb_dpa_symbol_value(process, "strlen", &c->strlen_from, &size))
 		c->strlen_to = c->strlen_from + size;
-	return begin(c, elf, len);
+	return check_begin(c, elf, len);
 }
 
 void vb_check_end(struct vb_dpa_process *process)

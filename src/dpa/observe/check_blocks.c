@@ -35,22 +35,22 @@ static uint64_t rounded(uint64_t size)
 
 /* ---- the table ---- */
 
-static struct block **bucket_of(struct check *c, uint64_t addr)
+static struct block **check_blocks_bucket_of(struct check *c, uint64_t addr)
 {
 	return &c->table[(addr / VB_ARENA_ALIGN * 0x9e3779b97f4a7c15ULL >> 20) &
 			 (c->table_size - 1)];
 }
 
-static void table_put(struct check *c, struct block *b)
+static void check_blocks_table_put(struct check *c, struct block *b)
 {
-	struct block **bucket = bucket_of(c, b->addr);
+	struct block **bucket = check_blocks_bucket_of(c, b->addr);
 
 	b->next = *bucket;
 	*bucket = b;
 }
 
 /* Longer chains are slower, and nothing else: no memory is no error. */
-static void table_grow(struct check *c)
+static void check_blocks_table_grow(struct check *c)
 {
 	struct block **old = c->table, *b;
 	size_t size = c->table_size;
@@ -66,23 +66,23 @@ static void table_grow(struct check *c)
 	for (size_t i = 0; i < size; i++)
 		while ((b = old[i])) {
 			old[i] = b->next;
-			table_put(c, b);
+			check_blocks_table_put(c, b);
 		}
 	free(old);
 }
 
 static struct block *table_find(struct check *c, uint64_t addr)
 {
-	struct block *b = *bucket_of(c, addr);
+	struct block *b = *check_blocks_bucket_of(c, addr);
 
 	while (b && b->addr != addr)
 		b = b->next;
 	return b;
 }
 
-static void table_remove(struct check *c, struct block *gone)
+static void check_blocks_table_remove(struct check *c, struct block *gone)
 {
-	struct block **link = bucket_of(c, gone->addr);
+	struct block **link = check_blocks_bucket_of(c, gone->addr);
 
 	while (*link != gone)
 		link = &(*link)->next;
@@ -103,7 +103,7 @@ static bool evict(struct check *c, struct check_heap *heap)
 		heap->youngest = NULL;
 	heap->quarantine -= b->size + zone_of(b->size);
 	vb_check_clear_reach(c, b->addr, b->size + zone_of(b->size), 0);
-	table_remove(c, b);
+	check_blocks_table_remove(c, b);
 	vb_arena_free(heap->arena, b->addr);
 	free(b);
 	return true;
@@ -128,7 +128,8 @@ static void put_away(struct check *c, struct check_heap *heap, struct block *b)
  * A search in a heap of many pieces is long, and device code can make it search in vain: twice as
  * many blocks leave quarantine each time, so that the searches are few.
  */
-static uint64_t find_room(struct check *c, struct check_heap *heap, uint64_t size, uint64_t align)
+static uint64_t check_blocks_find_room(struct check *c, struct check_heap *heap, uint64_t size,
+				       uint64_t align)
 {
 	uint64_t addr;
 
@@ -156,11 +157,11 @@ uint64_t vb_block_give(struct check *c, enum check_owner owner, uint64_t size, u
 	if (align < VB_ARENA_ALIGN)
 		align = VB_ARENA_ALIGN;
 	pthread_mutex_lock(&c->lock);
-	addr = find_room(c, heap, size + zone_of(size), align);
+	addr = check_blocks_find_room(c, heap, size + zone_of(size), align);
 	if (addr) {
 		*b = (struct block){ .addr = addr, .size = size, .given = *by, .owner = owner };
-		table_grow(c);
-		table_put(c, b);
+		check_blocks_table_grow(c);
+		check_blocks_table_put(c, b);
 		c->count++;
 		heap->requested += size;
 		heap->allocated += rounded(size);
@@ -215,7 +216,7 @@ bool vb_block_size(struct check *c, enum check_owner owner, uint64_t addr, uint6
 }
 
 /* Bytes between addr and the block. */
-static uint64_t distance(const struct block *b, uint64_t addr)
+static uint64_t check_blocks_distance(const struct block *b, uint64_t addr)
 {
 	if (addr < b->addr)
 		return b->addr - addr;
@@ -229,7 +230,8 @@ struct block *vb_block_near(struct check *c, uint64_t addr)
 
 	for (size_t i = 0; i < c->table_size; i++)
 		for (struct block *b = c->table[i]; b; b = b->next)
-			if (distance(b, addr) < (best ? distance(best, addr) : NEAR))
+			if (check_blocks_distance(b, addr) <
+			    (best ? check_blocks_distance(best, addr) : NEAR))
 				best = b;
 	return best;
 }

@@ -131,8 +131,8 @@ static enum step leaves(const struct vb_insn *i, const struct taint *t)
 	return i->op == VB_OP_JALR && live & 1U << A0 ? STEP_USED : STEP_UNKNOWN;
 }
 
-static enum step store(const struct vb_insn *i, struct taint *t, struct check_thread *to,
-		       uint64_t instret)
+static enum step check_flow_store(const struct vb_insn *i, struct taint *t, struct check_thread *to,
+				  uint64_t instret)
 {
 	uint32_t value = 1U << i->rs2;
 
@@ -160,12 +160,12 @@ static enum step compute(const struct vb_insn *i, struct taint *t)
 	return STEP_ON;
 }
 
-static enum step step(const struct vb_insn *i, struct taint *t, struct check_thread *to,
-		      uint64_t instret)
+static enum step check_flow_step(const struct vb_insn *i, struct taint *t, struct check_thread *to,
+				 uint64_t instret)
 {
 	switch (formats[i->op]) {
 	case 'S':
-		return store(i, t, to, instret);
+		return check_flow_store(i, t, to, instret);
 	case 'B':
 		return reads(i) & t->regs ? STEP_USED : STEP_UNKNOWN;
 	case 'F':
@@ -232,7 +232,7 @@ enum flow vb_flow_follow(struct vb_dpa_thread *thread)
 		if (i->op == VB_OP_JAL && i->rd == VB_CPU_SINK)
 			continue;
 		t.whole |= is_pair(load, i);
-		how = step(i, &t, &thread->check, instret + n);
+		how = check_flow_step(i, &t, &thread->check, instret + n);
 	}
 	if (how != STEP_USED)
 		return FLOW_OTHER;

@@ -27,14 +27,14 @@ struct hunt {
 	uint64_t lo, hi; /* where they are */
 };
 
-static int by_address(const void *a, const void *b)
+static int check_leaks_by_address(const void *a, const void *b)
 {
 	const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
 
 	return (x->addr > y->addr) - (x->addr < y->addr);
 }
 
-static void look_at(struct hunt *h, uint64_t word)
+static void check_leaks_look_at(struct hunt *h, uint64_t word)
 {
 	size_t lo = 0, hi = h->n;
 	struct block *b;
@@ -59,7 +59,7 @@ static void look_at(struct hunt *h, uint64_t word)
 	h->todo[h->ntodo++] = b;
 }
 
-static void look_into(struct hunt *h, uint64_t addr, uint64_t len)
+static void check_leaks_look_into(struct hunt *h, uint64_t addr, uint64_t len)
 {
 	uint64_t words[512];
 
@@ -70,7 +70,7 @@ static void look_into(struct hunt *h, uint64_t addr, uint64_t len)
 		if (vb_view_read(vb_space_view(&h->c->process->space, addr), words, part))
 			continue;
 		for (uint64_t i = 0; i < part / 8; i++)
-			look_at(h, words[i]);
+			check_leaks_look_at(h, words[i]);
 	}
 }
 
@@ -86,7 +86,7 @@ static void look_into_pages(struct hunt *h, uint64_t addr, uint64_t len)
 			memset(there, 1, sizeof(there));
 		for (uint64_t i = 0; i < part / page; i++)
 			if (there[i] & 1)
-				look_into(h, addr + i * page, page);
+				check_leaks_look_into(h, addr + i * page, page);
 	}
 }
 
@@ -150,7 +150,7 @@ static size_t sum_up(struct block **blocks, size_t n, struct leak *leaks)
 	return places;
 }
 
-static void report(struct check *c, struct block **blocks, size_t n)
+static void check_leaks_report(struct check *c, struct block **blocks, size_t n)
 {
 	struct leak *leaks = calloc(n, sizeof(*leaks));
 	char line[128], *text = NULL;
@@ -183,7 +183,7 @@ static void report(struct check *c, struct block **blocks, size_t n)
 
 /* ---- the search ---- */
 
-static bool collect(struct hunt *h)
+static bool check_leaks_collect(struct hunt *h)
 {
 	struct check *c = h->c;
 
@@ -197,7 +197,7 @@ static bool collect(struct hunt *h)
 				b->reached = false;
 				h->blocks[h->n++] = b;
 			}
-	qsort(h->blocks, h->n, sizeof(*h->blocks), by_address);
+	qsort(h->blocks, h->n, sizeof(*h->blocks), check_leaks_by_address);
 	return h->n;
 }
 
@@ -224,20 +224,20 @@ void vb_dpa_check_leaks(struct vb_dpa_process *process)
 
 	if (!h.c || !(h.c->checks & VB_CHECK_HEAP))
 		return;
-	if (collect(&h)) {
+	if (check_leaks_collect(&h)) {
 		h.lo = h.blocks[0]->addr;
 		h.hi = h.blocks[h.n - 1]->addr + h.blocks[h.n - 1]->size + 1;
 		look_into_roots(&h);
 		while (h.ntodo) {
 			struct block *b = h.todo[--h.ntodo];
 
-			look_into(&h, b->addr, b->size);
+			check_leaks_look_into(&h, b->addr, b->size);
 		}
 		for (size_t i = 0; i < h.n; i++)
 			if (!h.blocks[i]->reached)
 				h.blocks[lost++] = h.blocks[i];
 		if (lost)
-			report(h.c, h.blocks, lost);
+			check_leaks_report(h.c, h.blocks, lost);
 	}
 	kept(h.c);
 	free(h.blocks);

@@ -17,8 +17,8 @@ typedef enum vb_seen (*serve_fn)(struct check *c, struct vb_dpa_thread *thread);
 #define CALL_WORK 4096
 
 /* seen: of a finding. bytes: how many were filled or copied. */
-static enum vb_seen give_back(struct vb_dpa_thread *thread, uint64_t value, enum vb_seen seen,
-			      uint64_t bytes)
+static enum vb_seen check_libc_give_back(struct vb_dpa_thread *thread, uint64_t value,
+					 enum vb_seen seen, uint64_t bytes)
 {
 	if (seen == VB_SEEN_STOP)
 		return seen; /* the call is the fault */
@@ -29,7 +29,8 @@ static enum vb_seen give_back(struct vb_dpa_thread *thread, uint64_t value, enum
 
 /* ---- pieces ---- */
 
-static uint64_t alloc(struct check *c, struct vb_dpa_thread *thread, uint64_t size, uint64_t align)
+static uint64_t check_libc_alloc(struct check *c, struct vb_dpa_thread *thread, uint64_t size,
+				 uint64_t align)
 {
 	struct trace by = { 0 };
 	uint64_t addr;
@@ -45,7 +46,7 @@ static uint64_t alloc(struct check *c, struct vb_dpa_thread *thread, uint64_t si
 	return addr;
 }
 
-static enum vb_seen release(struct check *c, struct vb_dpa_thread *thread, uint64_t addr)
+static enum vb_seen check_libc_release(struct check *c, struct vb_dpa_thread *thread, uint64_t addr)
 {
 	struct finding f = { .addr = addr, .bad = addr, .thread = thread };
 	struct trace by = { 0 };
@@ -59,9 +60,9 @@ static enum vb_seen release(struct check *c, struct vb_dpa_thread *thread, uint6
 static enum vb_seen give_block(struct check *c, struct vb_dpa_thread *thread, uint64_t size,
 			       uint64_t align)
 {
-	uint64_t addr = alloc(c, thread, size, align);
+	uint64_t addr = check_libc_alloc(c, thread, size, align);
 
-	return give_back(thread, addr, VB_SEEN_GO, addr ? size : 0);
+	return check_libc_give_back(thread, addr, VB_SEEN_GO, addr ? size : 0);
 }
 
 /* ---- the functions ---- */
@@ -90,7 +91,8 @@ static enum vb_seen serve_pvalloc(struct check *c, struct vb_dpa_thread *thread)
 
 static enum vb_seen serve_free(struct check *c, struct vb_dpa_thread *thread)
 {
-	return give_back(thread, 0, release(c, thread, thread->cpu.s.x[A0]), 0);
+	return check_libc_give_back(thread, 0, check_libc_release(c, thread, thread->cpu.s.x[A0]),
+				    0);
 }
 
 static enum vb_seen serve_calloc(struct check *c, struct vb_dpa_thread *thread)
@@ -98,13 +100,13 @@ static enum vb_seen serve_calloc(struct check *c, struct vb_dpa_thread *thread)
 	uint64_t size, addr = 0;
 
 	if (!__builtin_mul_overflow(thread->cpu.s.x[A0], thread->cpu.s.x[A1], &size))
-		addr = alloc(c, thread, size, 1);
+		addr = check_libc_alloc(c, thread, size, 1);
 	if (!addr)
-		return give_back(thread, 0, VB_SEEN_GO, 0);
+		return check_libc_give_back(thread, 0, VB_SEEN_GO, 0);
 	vb_check_fill(c->process->space.base + addr, 0, size);
 	if (c->checks & VB_CHECK_UNINIT)
 		vb_check_set_unwritten(c, addr, size, false);
-	return give_back(thread, addr, VB_SEEN_GO, size);
+	return check_libc_give_back(thread, addr, VB_SEEN_GO, size);
 }
 
 /* Always to another place, so that pointers to the old one are found. */
@@ -117,13 +119,13 @@ static enum vb_seen serve_realloc(struct check *c, struct vb_dpa_thread *thread)
 		return give_block(c, thread, size, 1);
 	/* What is none is found by freeing it. */
 	if (!vb_block_size(c, OWNER_MALLOC, old, &old_size))
-		return give_back(thread, 0, release(c, thread, old), 0);
+		return check_libc_give_back(thread, 0, check_libc_release(c, thread, old), 0);
 	/* As the library that is replaced. */
 	if (!size)
-		return give_back(thread, 0, release(c, thread, old), 0);
-	addr = alloc(c, thread, size, 1);
+		return check_libc_give_back(thread, 0, check_libc_release(c, thread, old), 0);
+	addr = check_libc_alloc(c, thread, size, 1);
 	if (!addr)
-		return give_back(thread, 0, VB_SEEN_GO, 0);
+		return check_libc_give_back(thread, 0, VB_SEEN_GO, 0);
 	len = size < old_size ? size : old_size;
 	vb_check_copy(base + addr, base + old, len);
 	/* Blocks begin at a byte of shadow. The bits behind the block are nobody's. */
@@ -131,7 +133,7 @@ static enum vb_seen serve_realloc(struct check *c, struct vb_dpa_thread *thread)
 		vb_check_copy(c->unwritten + addr / 8, c->unwritten + old / 8, len / 8);
 	if (c->checks & VB_CHECK_UNINIT && len % 8)
 		vb_check_set_unwritten(c, addr + len - len % 8, len % 8, false);
-	return give_back(thread, addr, release(c, thread, old), size + len);
+	return check_libc_give_back(thread, addr, check_libc_release(c, thread, old), size + len);
 }
 
 static enum vb_seen serve_posix_memalign(struct check *c, struct vb_dpa_thread *thread)
@@ -139,19 +141,19 @@ static enum vb_seen serve_posix_memalign(struct check *c, struct vb_dpa_thread *
 	uint64_t to = thread->cpu.s.x[A0], align = thread->cpu.s.x[A1], addr;
 
 	if (!align || align % 8 || align & (align - 1))
-		return give_back(thread, EINVAL, VB_SEEN_GO, 0);
+		return check_libc_give_back(thread, EINVAL, VB_SEEN_GO, 0);
 	if (!vb_space_holds(&c->process->space, to, 8, VB_DPA_READ | VB_DPA_WRITE)) {
 		thread->cpu.s.cause = VB_DPA_CAUSE_STORE;
 		thread->cpu.s.tval = to;
 		thread->check.why = VB_DPA_WHY_TRAP;
 		return VB_SEEN_STOP;
 	}
-	addr = alloc(c, thread, thread->cpu.s.x[A2], align);
+	addr = check_libc_alloc(c, thread, thread->cpu.s.x[A2], align);
 	if (!addr || vb_dpa_mem_write(c->process, to, &addr, sizeof(addr)))
-		return give_back(thread, ENOMEM, VB_SEEN_GO, 0);
+		return check_libc_give_back(thread, ENOMEM, VB_SEEN_GO, 0);
 	if (c->checks & VB_CHECK_UNINIT)
 		vb_check_set_unwritten(c, to, sizeof(addr), false);
-	return give_back(thread, 0, VB_SEEN_GO, thread->cpu.s.x[A2]);
+	return check_libc_give_back(thread, 0, VB_SEEN_GO, thread->cpu.s.x[A2]);
 }
 
 static enum vb_seen serve_usable(struct check *c, struct vb_dpa_thread *thread)
@@ -159,7 +161,7 @@ static enum vb_seen serve_usable(struct check *c, struct vb_dpa_thread *thread)
 	uint64_t size = 0;
 
 	vb_block_size(c, OWNER_MALLOC, thread->cpu.s.x[A0], &size);
-	return give_back(thread, size, VB_SEEN_GO, 0);
+	return check_libc_give_back(thread, size, VB_SEEN_GO, 0);
 }
 
 /* ---- which, and where they are ---- */

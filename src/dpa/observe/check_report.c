@@ -33,7 +33,8 @@ static const char *const owners[OWNERS] = {
 
 /* ---- pieces ---- */
 
-static void put_place(FILE *out, const struct check *c, unsigned int n, uint64_t addr, bool returns)
+static void check_report_put_place(FILE *out, const struct check *c, unsigned int n, uint64_t addr,
+				   bool returns)
 {
 	char text[VB_DPA_PLACE_TEXT];
 
@@ -44,7 +45,7 @@ static void put_place(FILE *out, const struct check *c, unsigned int n, uint64_t
 void vb_report_trace(FILE *out, const struct check *c, const struct trace *trace)
 {
 	for (unsigned int i = 0; trace->thread && i < trace->depth; i++)
-		put_place(out, c, i, trace->frames[i], true);
+		check_report_put_place(out, c, i, trace->frames[i], true);
 }
 
 static void put_deed(FILE *out, const struct check *c, const char *what, const struct trace *trace)
@@ -98,9 +99,9 @@ static void put_stacks(FILE *out, const struct check *c, const struct finding *f
 		fprintf(out, "  by device thread %u, %s:\n", vb_dpa_thread_number(f->thread),
 			vb_dpa_printable(vb_dpa_thread_name(f->thread), name));
 		n = vb_dpa_backtrace(f->thread, &f->thread->cpu.s, frames, FRAMES);
-		put_place(out, c, 0, f->thread->cpu.s.pc, false);
+		check_report_put_place(out, c, 0, f->thread->cpu.s.pc, false);
 		for (unsigned int i = 0; i < n; i++)
-			put_place(out, c, i + 1, frames[i], true);
+			check_report_put_place(out, c, i + 1, frames[i], true);
 	} else {
 		fprintf(out, "  by the host, %s()\n", f->call);
 	}

@@ -100,7 +100,7 @@ static void add_note(struct writer *w, uint32_t type, const void *bytes, size_t 
 }
 
 /* As by the kernel, the signal that ended the process is in all of them. */
-static void add_thread(struct writer *w, const struct vb_dpa_snapshot *thread)
+static void core_add_thread(struct writer *w, const struct vb_dpa_snapshot *thread)
 {
 	struct prstatus status = { .signo = w->core->signal,
 				   .cursig = (int16_t)w->core->signal,
@@ -127,19 +127,19 @@ static int make_notes(struct writer *w)
 	if (core->count) {
 		info.pid = (int32_t)core->threads[0]->id;
 		fault.addr = core->threads[0]->state.tval;
-		add_thread(w, core->threads[0]);
+		core_add_thread(w, core->threads[0]);
 	}
 	add_note(w, NT_PRPSINFO, &info, sizeof(info));
 	if (core->signal && core->count)
 		add_note(w, NT_SIGINFO, &fault, sizeof(fault));
 	for (size_t i = 1; i < core->count; i++)
-		add_thread(w, core->threads[i]);
+		core_add_thread(w, core->threads[i]);
 	return 0;
 }
 
 /* ---- stacks of the snapshots ---- */
 
-static int by_address(const void *a, const void *b)
+static int core_by_address(const void *a, const void *b)
 {
 	uint64_t x = (*(const struct vb_dpa_snapshot *const *)a)->stack_addr;
 	uint64_t y = (*(const struct vb_dpa_snapshot *const *)b)->stack_addr;
@@ -157,7 +157,7 @@ static int sort_stacks(struct writer *w)
 	for (size_t i = 0; i < core->count; i++)
 		if (core->threads[i]->stack)
 			w->stacks[w->nstacks++] = core->threads[i];
-	qsort(w->stacks, w->nstacks, sizeof(w->stacks[0]), by_address);
+	qsort(w->stacks, w->nstacks, sizeof(w->stacks[0]), core_by_address);
 	return 0;
 }
 
@@ -186,7 +186,7 @@ static bool in_stack(const struct writer *w, uint64_t addr, uint64_t len)
 
 /* ---- which pages are written ---- */
 
-static bool in_file(const struct writer *w, uint64_t addr, uint64_t len)
+static bool core_in_file(const struct writer *w, uint64_t addr, uint64_t len)
 {
 	const struct elf_program *program = &w->process->program;
 
@@ -252,7 +252,7 @@ static void look_at_pages(struct writer *w, uint64_t addr, uint8_t *data, size_t
 				w->pagemap = -1;
 			}
 		}
-		if (in_file(w, at, page) || in_stack(w, at, page))
+		if (core_in_file(w, at, page) || in_stack(w, at, page))
 			data[i] = 1;
 		else if (is_untouched(w, at, w->pagemap >= 0 ? entries : NULL, index))
 			data[i] = 0;
@@ -262,7 +262,7 @@ static void look_at_pages(struct writer *w, uint64_t addr, uint8_t *data, size_t
 	}
 }
 
-static int add_segment(struct writer *w, const struct segment *segment)
+static int core_add_segment(struct writer *w, const struct segment *segment)
 {
 	if (w->nsegments == w->room) {
 		size_t room = w->room ? 2 * w->room : 64;
@@ -297,7 +297,7 @@ static size_t cut_segment(const uint8_t *data, size_t i, size_t count, size_t *f
 	return end;
 }
 
-static int add_range(struct writer *w, const struct vb_dpa_range *range)
+static int core_add_range(struct writer *w, const struct vb_dpa_range *range)
 {
 	uint64_t page = w->process->space.page;
 	size_t count = range->len / page, filled, end;
@@ -308,8 +308,9 @@ static int add_range(struct writer *w, const struct vb_dpa_range *range)
 		look_at_pages(w, range->addr, data, count);
 	for (size_t i = 0; i < count && !err; i = end) {
 		end = cut_segment(data, i, count, &filled);
-		err = add_segment(w, &(struct segment){ range->addr + i * page, (end - i) * page,
-							filled * page, range->rights });
+		err = core_add_segment(w,
+				       &(struct segment){ range->addr + i * page, (end - i) * page,
+							  filled * page, range->rights });
 	}
 	free(data);
 	return err;
@@ -340,8 +341,8 @@ static int add_gone_stacks(struct writer *w)
 		if (next < mapped && w->segments[next].addr < end)
 			end = w->segments[next].addr;
 		end = (end + page - 1) & ~(page - 1);
-		err = add_segment(w, &(struct segment){ from, end - from, end - from,
-							VB_DPA_READ | VB_DPA_WRITE });
+		err = core_add_segment(w, &(struct segment){ from, end - from, end - from,
+							     VB_DPA_READ | VB_DPA_WRITE });
 	}
 	if (w->nsegments != mapped)
 		qsort(w->segments, w->nsegments, sizeof(w->segments[0]), segment_order);
@@ -355,7 +356,7 @@ static int make_segments(struct writer *w)
 
 	w->pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
 	while (!err && vb_dpa_mem_next(w->process, range.addr + range.len, &range))
-		err = add_range(w, &range);
+		err = core_add_range(w, &range);
 	if (w->pagemap >= 0)
 		close(w->pagemap);
 	if (!err)

@@ -155,7 +155,7 @@ static struct debugged *begin_report(struct vb_dpa_thread *thread)
 }
 
 /* False: the process is stopping for another reason. */
-static bool report(struct vb_dpa_thread *thread, enum vb_dpa_stop why)
+static bool observe_debug_report(struct vb_dpa_thread *thread, enum vb_dpa_stop why)
 {
 	if (thread->process->held)
 		return false;
@@ -196,7 +196,7 @@ static void pass_break(struct vb_dpa_thread *thread)
 }
 
 /* Without a lock, as the next one: what they use changes while no thread executes. */
-static enum vb_seen on_mark(struct vb_dpa_thread *thread, void *arg)
+static enum vb_seen observe_debug_on_mark(struct vb_dpa_thread *thread, void *arg)
 {
 	thread->debug.hit = 0;
 	if (thread->dying || (thread->debug.pass_pc == thread->cpu.s.pc &&
@@ -205,8 +205,8 @@ static enum vb_seen on_mark(struct vb_dpa_thread *thread, void *arg)
 	return VB_SEEN_STOP;
 }
 
-static enum vb_seen on_access(struct vb_dpa_thread *thread, uint64_t addr, unsigned int size,
-			      unsigned int kind, void *arg)
+static enum vb_seen observe_debug_on_access(struct vb_dpa_thread *thread, uint64_t addr,
+					    unsigned int size, unsigned int kind, void *arg)
 {
 	struct debugged *d = debugged_of(arg);
 	/* Acquire: what is in the list. */
@@ -241,14 +241,14 @@ bool vb_debug_seen(struct vb_dpa_thread *thread)
 		return false;
 	stops = thread->debug.hit || has_break(d, thread->cpu.s.pc);
 	if (thread->debug.hit) {
-		if (report(thread, VB_DPA_STOP_WATCH)) {
+		if (observe_debug_report(thread, VB_DPA_STOP_WATCH)) {
 			tell_watch(&d->why, thread->debug.hit, thread->debug.hit_addr);
 		} else {
 			thread->debug.met = thread->debug.hit;
 			thread->debug.met_addr = thread->debug.hit_addr;
 		}
 		thread->debug.hit = 0;
-	} else if (stops && report(thread, VB_DPA_STOP_BREAK)) {
+	} else if (stops && observe_debug_report(thread, VB_DPA_STOP_BREAK)) {
 		/* Otherwise it meets the breakpoint again. */
 		pass_break(thread);
 	}
@@ -268,7 +268,8 @@ bool vb_debug_trap(struct vb_dpa_thread *thread)
 
 	if (!d)
 		return false;
-	thread->debug.trap = report(thread, trap_stop(thread)) ? TRAP_TOLD : TRAP_KEPT;
+	thread->debug.trap =
+		observe_debug_report(thread, trap_stop(thread)) ? TRAP_TOLD : TRAP_KEPT;
 	thread->debug.trap_pc = thread->cpu.s.pc;
 	set_ordered(thread);
 	unlock_all(thread->process);
@@ -283,7 +284,7 @@ static void step_done(struct vb_dpa_thread *thread)
 	if (!d)
 		return;
 	if (thread->debug.step)
-		report(thread, VB_DPA_STOP_STEP);
+		observe_debug_report(thread, VB_DPA_STOP_STEP);
 	thread->debug.step = false;
 	set_ordered(thread);
 	unlock_all(thread->process);
@@ -321,8 +322,8 @@ static struct order take_order(struct vb_dpa_thread *thread)
 
 #define STEPS_POLL 256
 
-static enum vb_dpa_why step(struct vb_dpa_thread *thread, const struct order *order, uint64_t max,
-			    bool *yielded)
+static enum vb_dpa_why observe_debug_step(struct vb_dpa_thread *thread, const struct order *order,
+					  uint64_t max, bool *yielded)
 {
 	const struct vb_dpa *dpa = thread->process->dpa;
 	enum vb_dpa_why why = VB_DPA_WHY_BUDGET;
@@ -358,7 +359,7 @@ enum vb_dpa_why vb_debug_execute(struct vb_dpa_thread *thread, uint64_t max, boo
 			step_done(thread);
 		return why;
 	}
-	why = order.step ? step(thread, &order, max, yielded)
+	why = order.step ? observe_debug_step(thread, &order, max, yielded)
 			 : vb_thread_pass(thread, max, exact, yielded);
 	if (why == VB_DPA_WHY_TRAP)
 		why = vb_debug_trap(thread) ? VB_DPA_WHY_STOP : vb_thread_trap(thread);
@@ -376,8 +377,9 @@ static int make_debugged(struct vb_dpa_process *process)
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
-	d->observe[0] = (struct observe_ops){ .mark = on_mark, .arg = process };
-	d->observe[1] = (struct observe_ops){ on_mark, on_access, process };
+	d->observe[0] = (struct observe_ops){ .mark = observe_debug_on_mark, .arg = process };
+	d->observe[1] =
+		(struct observe_ops){ observe_debug_on_mark, observe_debug_on_access, process };
 	atomic_store_explicit(&process->debugged, d, memory_order_release);
 	return 0;
 }
@@ -450,7 +452,7 @@ static void release_threads(struct vb_dpa_process *process)
 	}
 }
 
-static void let_go(struct vb_dpa_process *process)
+static void observe_debug_let_go(struct vb_dpa_process *process)
 {
 	struct debugged *d = debugged_of(process);
 
@@ -512,7 +514,7 @@ void vb_dpa_debug_detach(struct vb_dpa_debug *debug)
 		d->nbreaks = 0;
 		for (struct vb_cpu *cpu = process->cpus; cpu; cpu = cpu->next)
 			clear_orders(cpu->thread);
-		let_go(process);
+		observe_debug_let_go(process);
 		d->owner = NULL;
 		unlock_all(process);
 		vb_sched_poke(process->dpa);
@@ -543,7 +545,7 @@ void vb_debug_free(struct vb_dpa_process *process)
 /* ---- hold, resume ---- */
 
 /* The debugger's process with all locks taken, or NULL with none. */
-static struct vb_dpa_process *enter(struct vb_dpa_debug *debug)
+static struct vb_dpa_process *observe_debug_enter(struct vb_dpa_debug *debug)
 {
 	struct vb_dpa_process *process;
 
@@ -564,7 +566,7 @@ void vb_debug_leave(struct vb_dpa_process *process)
 
 struct vb_dpa_process *vb_debug_enter(struct vb_dpa_debug *debug)
 {
-	struct vb_dpa_process *process = enter(debug);
+	struct vb_dpa_process *process = observe_debug_enter(debug);
 
 	if (!process || (process->held && !debugged_of(process)->awaited))
 		return process;
@@ -579,7 +581,7 @@ int vb_dpa_debug_fd(const struct vb_dpa_debug *debug)
 
 void vb_dpa_debug_hold(struct vb_dpa_debug *debug)
 {
-	struct vb_dpa_process *process = enter(debug);
+	struct vb_dpa_process *process = observe_debug_enter(debug);
 
 	if (!process)
 		return;
@@ -672,7 +674,7 @@ int vb_dpa_debug_resume(struct vb_dpa_debug *debug, const struct vb_dpa_resume *
 		give_order(cpu->thread, &order);
 	}
 	if (!told)
-		let_go(process);
+		observe_debug_let_go(process);
 	unlock_all(process);
 	if (!told)
 		vb_sched_poke(process->dpa);

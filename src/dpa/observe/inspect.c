@@ -149,8 +149,8 @@ static uint64_t copy_window(struct vb_dpa_thread *thread, uint64_t addr, void *t
 }
 
 /* One of to and from is NULL. */
-static uint64_t copy_piece(struct vb_dpa_thread *thread, uint64_t addr, void *to, const void *from,
-			   uint64_t len)
+static uint64_t inspect_copy_piece(struct vb_dpa_thread *thread, uint64_t addr, void *to,
+				   const void *from, uint64_t len)
 {
 	struct vb_dpa_process *process = thread->process;
 	uint64_t n = piece_of(&process->space, addr, len);
@@ -175,8 +175,8 @@ static int copy(struct vb_dpa_debug *debug, uint32_t thread, uint64_t addr, void
 	/* The other locks keep the thread from going away. */
 	pthread_mutex_unlock(&process->dpa->lock);
 	while (t && copied < len && n) {
-		n = copy_piece(t, addr + copied, to ? (uint8_t *)to + copied : NULL,
-			       from ? (const uint8_t *)from + copied : NULL, len - copied);
+		n = inspect_copy_piece(t, addr + copied, to ? (uint8_t *)to + copied : NULL,
+				       from ? (const uint8_t *)from + copied : NULL, len - copied);
 		copied += n;
 	}
 	pthread_mutex_lock(&process->dpa->lock);

@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-static void *find(void *lib, const char *name, bool *all)
+static void *libdw_find(void *lib, const char *name, bool *all)
 {
 	void *function = lib ? dlsym(lib, name) : NULL;
 
@@ -19,21 +19,21 @@ bool vb_libdw_load(struct libdw *dw)
 	bool all = true;
 
 	*dw = (struct libdw){
-		.begin_elf = find(lib, "dwarf_begin_elf", &all),
-		.end = find(lib, "dwarf_end", &all),
-		.nextcu = find(lib, "dwarf_nextcu", &all),
-		.offdie = find(lib, "dwarf_offdie", &all),
-		.haspc = find(lib, "dwarf_haspc", &all),
-		.getsrc_die = find(lib, "dwarf_getsrc_die", &all),
-		.linesrc = find(lib, "dwarf_linesrc", &all),
-		.lineno = find(lib, "dwarf_lineno", &all),
-		.getcfi = find(lib, "dwarf_getcfi", &all),
-		.getcfi_elf = find(lib, "dwarf_getcfi_elf", &all),
-		.cfi_end = find(lib, "dwarf_cfi_end", &all),
-		.cfi_addrframe = find(lib, "dwarf_cfi_addrframe", &all),
-		.frame_info = find(lib, "dwarf_frame_info", &all),
-		.frame_cfa = find(lib, "dwarf_frame_cfa", &all),
-		.frame_register = find(lib, "dwarf_frame_register", &all),
+		.begin_elf = libdw_find(lib, "dwarf_begin_elf", &all),
+		.end = libdw_find(lib, "dwarf_end", &all),
+		.nextcu = libdw_find(lib, "dwarf_nextcu", &all),
+		.offdie = libdw_find(lib, "dwarf_offdie", &all),
+		.haspc = libdw_find(lib, "dwarf_haspc", &all),
+		.getsrc_die = libdw_find(lib, "dwarf_getsrc_die", &all),
+		.linesrc = libdw_find(lib, "dwarf_linesrc", &all),
+		.lineno = libdw_find(lib, "dwarf_lineno", &all),
+		.getcfi = libdw_find(lib, "dwarf_getcfi", &all),
+		.getcfi_elf = libdw_find(lib, "dwarf_getcfi_elf", &all),
+		.cfi_end = libdw_find(lib, "dwarf_cfi_end", &all),
+		.cfi_addrframe = libdw_find(lib, "dwarf_cfi_addrframe", &all),
+		.frame_info = libdw_find(lib, "dwarf_frame_info", &all),
+		.frame_cfa = libdw_find(lib, "dwarf_frame_cfa", &all),
+		.frame_register = libdw_find(lib, "dwarf_frame_register", &all),
 	};
 	return all;
 }

@@ -41,7 +41,7 @@ static jmp_buf *leave_guest(struct vb_cpu *cpu)
 	return fault;
 }
 
-static enum vb_seen on_mark(struct vb_cpu *cpu)
+static enum vb_seen observe_on_mark(struct vb_cpu *cpu)
 {
 	struct observation *o = observation_of(cpu);
 	uint64_t pc = cpu->s.pc;
@@ -67,8 +67,8 @@ static enum vb_seen on_mark(struct vb_cpu *cpu)
 	return seen;
 }
 
-static enum vb_seen on_access(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
-			      unsigned int kind)
+static enum vb_seen observe_on_access(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+				      unsigned int kind)
 {
 	struct observation *o = observation_of(cpu);
 	jmp_buf *fault = leave_guest(cpu);
@@ -101,8 +101,8 @@ static int observation_make(struct vb_dpa_process *process)
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	o->observer.mark = on_mark;
-	o->observer.access = on_access;
+	o->observer.mark = observe_on_mark;
+	o->observer.access = observe_on_access;
 	o->marks = calloc((process->text.hi - process->text.lo) / 2 + 1, 1);
 	if (!o->marks || vb_text_create_observed(&o->text, &process->text, &o->observer)) {
 		free(o->marks);

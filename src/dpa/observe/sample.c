@@ -68,7 +68,7 @@ static unsigned int numbers;
 
 /* ---- the table, under lock ---- */
 
-static size_t slot_of(const struct samples *s, const uint64_t *addrs, unsigned int n)
+static size_t sample_slot_of(const struct samples *s, const uint64_t *addrs, unsigned int n)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;
 
@@ -78,9 +78,9 @@ static size_t slot_of(const struct samples *s, const uint64_t *addrs, unsigned i
 }
 
 /* The place of these addresses, or the empty one where it belongs. */
-static struct place *find(const struct samples *s, const uint64_t *addrs, unsigned int n)
+static struct place *sample_find(const struct samples *s, const uint64_t *addrs, unsigned int n)
 {
-	size_t i = slot_of(s, addrs, n);
+	size_t i = sample_slot_of(s, addrs, n);
 
 	while (s->table[i].count &&
 	       (s->table[i].n != n || memcmp(s->table[i].addrs, addrs, n * sizeof(*addrs)) != 0))
@@ -88,7 +88,7 @@ static struct place *find(const struct samples *s, const uint64_t *addrs, unsign
 	return &s->table[i];
 }
 
-static int grow(struct samples *s)
+static int sample_grow(struct samples *s)
 {
 	struct place *old = s->table;
 	size_t room = s->room;
@@ -101,18 +101,18 @@ static int grow(struct samples *s)
 	s->room = room * 2;
 	for (size_t i = 0; i < room; i++)
 		if (old[i].count)
-			*find(s, old[i].addrs, old[i].n) = old[i];
+			*sample_find(s, old[i].addrs, old[i].n) = old[i];
 	free(old);
 	return 0;
 }
 
-static void add(struct samples *s, const uint64_t *addrs, unsigned int n)
+static void sample_add(struct samples *s, const uint64_t *addrs, unsigned int n)
 {
-	struct place *place = find(s, addrs, n);
+	struct place *place = sample_find(s, addrs, n);
 
 	if (!place->count) {
-		if (s->used * 2 >= s->room && !grow(s))
-			place = find(s, addrs, n);
+		if (s->used * 2 >= s->room && !sample_grow(s))
+			place = sample_find(s, addrs, n);
 		if (s->used + 1 < s->room)
 			place->addrs = malloc(n * sizeof(*addrs));
 		if (!place->addrs) {
@@ -150,7 +150,7 @@ static void write_places(const struct samples *s, FILE *f)
  * A file above standard output, which the program may have closed. All of it or -errno: a limit on files
  * (ulimit -f) ends no program. flags: O_TRUNC or O_EXCL.
  */
-static int write_file(const char *path, int flags, const void *bytes, size_t len)
+static int sample_write_file(const char *path, int flags, const void *bytes, size_t len)
 {
 	int fd = vb_file_above_stdio(
 		open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666));
@@ -190,7 +190,7 @@ static void write_samples(struct samples *s)
 	f = open_memstream(&text, &len);
 	if (f)
 		write_places(s, f);
-	err = !f || fclose(f) ? -ENOMEM : write_file(path, O_TRUNC, text, len);
+	err = !f || fclose(f) ? -ENOMEM : sample_write_file(path, O_TRUNC, text, len);
 	free(text);
 	if (!err && rename(path, to))
 		err = -errno;
@@ -209,12 +209,12 @@ static int write_elf(struct samples *s, const char *dir, size_t len)
 		    (int)sizeof(s->path))
 			return -ENAMETOOLONG;
 		snprintf(path, sizeof(path), "%s.elf", s->path);
-		err = write_file(path, O_EXCL, s->elf, len);
+		err = sample_write_file(path, O_EXCL, s->elf, len);
 	} while (err == -EEXIST);
 	return err;
 }
 
-static void at_exit(void)
+static void sample_at_exit(void)
 {
 	pthread_mutex_lock(&all_lock);
 	for (struct samples *s = all; s; s = s->next) {
@@ -250,7 +250,7 @@ static int read_word(void *arg, uint64_t addr, uint64_t *word)
  * By the host thread that runs it, which stands before the instruction that the sample is of: where it
  * is, and its callers. How many addresses; 0: a child of fork() has no profile.
  */
-static unsigned int look(struct samples *s, struct vb_dpa_thread *thread, uint64_t *addrs)
+static unsigned int sample_look(struct samples *s, struct vb_dpa_thread *thread, uint64_t *addrs)
 {
 	const struct vb_dpa_state *state = &thread->cpu.s;
 	uint64_t bias = s->process->program.bias;
@@ -275,12 +275,12 @@ static unsigned int look(struct samples *s, struct vb_dpa_thread *thread, uint64
 }
 
 /* It was executed. */
-static void keep(struct samples *s, const uint64_t *addrs, unsigned int n)
+static void sample_keep(struct samples *s, const uint64_t *addrs, unsigned int n)
 {
 	if (s->inherited)
 		return;
 	pthread_mutex_lock(&s->lock);
-	add(s, addrs, n);
+	sample_add(s, addrs, n);
 	if (vb_machine_ns() - s->written_at > WRITE_NS)
 		write_samples(s);
 	pthread_mutex_unlock(&s->lock);
@@ -304,14 +304,14 @@ enum vb_dpa_why vb_sample_pass(struct vb_dpa_thread *thread, uint64_t max, bool 
 	for (;;) {
 		uint64_t at = thread->cpu.s.instret, left = max - (at - start), until;
 		bool due = at >= thread->sample_next;
-		unsigned int n = due ? look(s, thread, addrs) : 0;
+		unsigned int n = due ? sample_look(s, thread, addrs) : 0;
 
 		until = thread->sample_next + (due ? s->period : 0) - at;
 		why = until > left ? run(thread, left, exact, yielded)
 				   : run(thread, until, true, yielded);
 		if (due && thread->cpu.s.instret != at) {
 			if (n)
-				keep(s, addrs, n);
+				sample_keep(s, addrs, n);
 			thread->sample_next += s->period;
 		}
 		if (until > left || why != VB_DPA_WHY_BUDGET || *yielded ||
@@ -374,7 +374,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 				   "VERBATIM_DPA_PROFILE_PERIOD=%s is not a number of instructions",
 				   vb_getenv("VERBATIM_DPA_PROFILE_PERIOD"));
 	pthread_mutex_lock(&all_lock);
-	if (!numbers && (atexit(at_exit) || !vb_forks_are_watched()))
+	if (!numbers && (atexit(sample_at_exit) || !vb_forks_are_watched()))
 		err = -ENOMEM;
 	else
 		err = write_elf(s, dir, len);

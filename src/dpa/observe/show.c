@@ -13,7 +13,7 @@
  * change meanwhile. A caller that runs the thread itself is no EU: the thread's own counters stand
  * for it.
  */
-static struct vb_shown_stamp stamp(const struct vb_dpa_thread *thread, uint64_t ticks)
+static struct vb_shown_stamp show_stamp(const struct vb_dpa_thread *thread, uint64_t ticks)
 {
 	const struct vb_dpa *dpa = thread->process->dpa;
 	const struct eu *eu = thread->lent ? NULL : &dpa->eus[thread->eu];
@@ -34,7 +34,7 @@ void vb_show_in(struct vb_dpa_thread *thread, struct show *show, uint64_t state,
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 
-	show->stamp = stamp(thread, ticks);
+	show->stamp = show_stamp(thread, ticks);
 	show->slice.state = state;
 	show->slice.eu = thread->lent ? UINT16_MAX : (uint16_t)thread->eu;
 	show->slice.id = thread->lent ? thread->shown->lent++ : dpa->eus[thread->eu].traced++;

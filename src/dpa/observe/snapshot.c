@@ -71,7 +71,7 @@ void vb_dpa_snapshot_self(struct vb_dpa_thread *thread, struct vb_dpa_snapshot *
 }
 
 /* Under dpa.lock. */
-static void answer(struct vb_dpa_thread *thread)
+static void snapshot_answer(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa_snapshot *wanted =
 		atomic_load_explicit(&thread->snapshot, memory_order_relaxed);
@@ -87,7 +87,7 @@ void vb_snapshot_answer(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	pthread_mutex_lock(&dpa->lock);
-	answer(thread);
+	snapshot_answer(thread);
 	pthread_mutex_unlock(&dpa->lock);
 }
 
@@ -127,7 +127,7 @@ static int want(struct vb_dpa_thread *thread, void *arg)
 	return 0;
 }
 
-static int look(struct vb_dpa_thread *thread, void *arg)
+static int snapshot_look(struct vb_dpa_thread *thread, void *arg)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 	struct taking *taking = arg;
@@ -136,7 +136,7 @@ static int look(struct vb_dpa_thread *thread, void *arg)
 		return 0;
 	pthread_mutex_lock(&dpa->lock);
 	if (atomic_load_explicit(&thread->state, memory_order_seq_cst) != THREAD_RUNNING)
-		answer(thread);
+		snapshot_answer(thread);
 	if (atomic_load_explicit(&thread->snapshot, memory_order_relaxed)) {
 		taking->waiting++;
 		/* Slices of a replay end where they end; they are short. */
@@ -158,7 +158,7 @@ static int give_up(struct vb_dpa_thread *thread, void *arg)
 	wanted = atomic_load_explicit(&thread->snapshot, memory_order_relaxed);
 	if (wanted)
 		wanted->late = true;
-	answer(thread);
+	snapshot_answer(thread);
 	pthread_mutex_unlock(&dpa->lock);
 	return 0;
 }
@@ -190,7 +190,7 @@ int vb_dpa_snapshots_take(struct vb_dpa_process *process, uint32_t (*id)(struct 
 	vb_dpa_threads_each(process, want, &taking);
 	for (;;) {
 		taking.waiting = 0;
-		vb_dpa_threads_each(process, look, &taking);
+		vb_dpa_threads_each(process, snapshot_look, &taking);
 		if (!taking.waiting || vb_machine_ns() >= until)
 			break;
 		vb_pause_ns(LOOK_NS);

@@ -18,14 +18,15 @@
 enum { RA = 1, SP = 2, SEARCH = 2048 /* words looked at for one frame */ };
 
 /* Where the function begins that holds pc; pc itself where nothing is known. */
-static uint64_t function_of(const struct vb_dpa_process *process, uint64_t pc)
+static uint64_t observe_stack_function_of(const struct vb_dpa_process *process, uint64_t pc)
 {
 	uint64_t offset;
 
 	return vb_dpa_symbol_name(process, pc, &offset) ? pc - offset : pc;
 }
 
-static const struct vb_insn *insn_at(const struct vb_text *text, uint64_t pc, unsigned int len)
+static const struct vb_insn *observe_stack_insn_at(const struct vb_text *text, uint64_t pc,
+						   unsigned int len)
 {
 	uint32_t bits = vb_text_holds(text, pc) ? vb_text_bits(text, pc) : 0;
 
@@ -41,19 +42,19 @@ static bool follows_call(const struct vb_text *text, uint64_t addr, uint64_t *ta
 	*target = 0;
 	if (!vb_text_holds(text, addr - 2))
 		return false;
-	call = insn_at(text, addr - 4, 4);
+	call = observe_stack_insn_at(text, addr - 4, 4);
 	if (call && call->op == VB_OP_JAL && call->rd == RA) {
 		*target = addr - 4 + (uint64_t)(int64_t)call->imm;
 		return true;
 	}
 	if (call && call->op == VB_OP_JALR && call->rd == RA) {
-		before = insn_at(text, addr - 8, 4);
+		before = observe_stack_insn_at(text, addr - 8, 4);
 		if (before && before->op == VB_OP_AUIPC && before->rd == call->rs1)
 			*target = addr - 8 + (uint64_t)(int64_t)before->imm +
 				  (uint64_t)(int64_t)call->imm;
 		return true;
 	}
-	call = insn_at(text, addr - 2, 2);
+	call = observe_stack_insn_at(text, addr - 2, 2);
 	return call && call->op == VB_OP_JALR && call->rd == RA;
 }
 
@@ -68,7 +69,7 @@ struct search {
 };
 
 /* The word at sp; what cannot be read is the end of the stack. */
-static uint64_t word_at(struct search *s, uint64_t sp)
+static uint64_t observe_stack_word_at(struct search *s, uint64_t sp)
 {
 	uint64_t piece = sp & ~(uint64_t)(PIECE - 1);
 
@@ -103,18 +104,18 @@ static void search_from(struct search *s, const struct vb_dpa_thread *thread, ui
 }
 
 /* The return address of the frame in `function`; 0: there is none. */
-static uint64_t next_frame(struct search *s, uint64_t function)
+static uint64_t observe_stack_next_frame(struct search *s, uint64_t function)
 {
 	const struct vb_dpa_process *process = s->thread->process;
 	uint64_t loose = 0, loose_sp = 0, target, word;
 
 	for (uint64_t sp = s->sp; sp < s->end && sp - s->sp < 8 * SEARCH; sp += 8) {
-		word = word_at(s, sp);
+		word = observe_stack_word_at(s, sp);
 		if (word == VB_CPU_RETURN_PC)
 			break;
 		if (!follows_call(&process->text, word, &target))
 			continue;
-		if (target && function_of(process, target) == function) {
+		if (target && observe_stack_function_of(process, target) == function) {
 			s->sp = sp + 8;
 			return word;
 		}
@@ -132,7 +133,8 @@ unsigned int vb_dpa_backtrace(const struct vb_dpa_thread *thread, const struct v
 			      uint64_t *frames, unsigned int max)
 {
 	const struct vb_dpa_process *process = thread->process;
-	uint64_t first = function_of(process, thread->entry), ra = state->x[RA], pc = state->pc;
+	uint64_t first = observe_stack_function_of(process, thread->entry), ra = state->x[RA],
+		 pc = state->pc;
 	struct search s;
 	uint64_t target;
 	unsigned int n = 0;
@@ -140,15 +142,17 @@ unsigned int vb_dpa_backtrace(const struct vb_dpa_thread *thread, const struct v
 	search_from(&s, thread, state->x[SP]);
 	/* ra is of the function's own call, or left by one that it made and that is over */
 	if (max && follows_call(&process->text, ra, &target) &&
-	    ((target && function_of(process, target) == function_of(process, pc)) ||
-	     function_of(process, ra - 1) != function_of(process, pc)))
+	    ((target && observe_stack_function_of(process, target) ==
+				observe_stack_function_of(process, pc)) ||
+	     observe_stack_function_of(process, ra - 1) != observe_stack_function_of(process, pc)))
 		frames[n++] = ra;
 	while (n < max && ra != VB_CPU_RETURN_PC) {
-		uint64_t function = function_of(process, n ? frames[n - 1] - 1 : pc), frame;
+		uint64_t function = observe_stack_function_of(process, n ? frames[n - 1] - 1 : pc),
+			 frame;
 
 		if (function == first)
 			break;
-		frame = next_frame(&s, function);
+		frame = observe_stack_next_frame(&s, function);
 		if (!frame)
 			break;
 		/* the function has saved ra as well */

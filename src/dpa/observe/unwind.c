@@ -34,7 +34,7 @@ struct stack {
 	bool value; /* what is on top is the value itself, not its address */
 };
 
-static bool push(struct stack *s, uint64_t word)
+static bool unwind_push(struct stack *s, uint64_t word)
 {
 	if (s->depth == DEPTH)
 		return false;
@@ -51,20 +51,20 @@ static bool binary(struct stack *s, bool minus)
 	return true;
 }
 
-static bool step(const struct unwinder *u, struct stack *s, const Dwarf_Op *op)
+static bool unwind_step(const struct unwinder *u, struct stack *s, const Dwarf_Op *op)
 {
 	if (op->atom >= DW_OP_breg0 && op->atom <= DW_OP_breg31)
-		return push(s, u->x[op->atom - DW_OP_breg0] + op->number);
+		return unwind_push(s, u->x[op->atom - DW_OP_breg0] + op->number);
 	if (op->atom >= DW_OP_lit0 && op->atom <= DW_OP_lit31)
-		return push(s, op->atom - DW_OP_lit0);
+		return unwind_push(s, op->atom - DW_OP_lit0);
 	switch (op->atom) {
 	case DW_OP_bregx:
-		return op->number < 32 && push(s, u->x[op->number] + op->number2);
+		return op->number < 32 && unwind_push(s, u->x[op->number] + op->number2);
 	case DW_OP_regx:
 		s->value = true;
-		return op->number < 32 && push(s, u->x[op->number]);
+		return op->number < 32 && unwind_push(s, u->x[op->number]);
 	case DW_OP_call_frame_cfa:
-		return push(s, u->cfa);
+		return unwind_push(s, u->cfa);
 	case DW_OP_const1u:
 	case DW_OP_const1s:
 	case DW_OP_const2u:
@@ -73,7 +73,7 @@ static bool step(const struct unwinder *u, struct stack *s, const Dwarf_Op *op)
 	case DW_OP_const4s:
 	case DW_OP_constu:
 	case DW_OP_consts:
-		return push(s, op->number);
+		return unwind_push(s, op->number);
 	case DW_OP_plus_uconst:
 		return s->depth && (s->words[s->depth - 1] += op->number, true);
 	case DW_OP_plus:
@@ -89,15 +89,15 @@ static bool step(const struct unwinder *u, struct stack *s, const Dwarf_Op *op)
 	}
 }
 
-static bool evaluate(const struct unwinder *u, const Dwarf_Op *ops, size_t nops, uint64_t *word,
-		     bool *value)
+static bool unwind_evaluate(const struct unwinder *u, const Dwarf_Op *ops, size_t nops,
+			    uint64_t *word, bool *value)
 {
 	struct stack s = { .depth = 0 };
 
 	if (!nops || nops > OPS_MAX)
 		return false;
 	for (size_t i = 0; i < nops; i++)
-		if (!step(u, &s, &ops[i]))
+		if (!unwind_step(u, &s, &ops[i]))
 			return false;
 	if (!s.depth)
 		return false;
@@ -133,7 +133,7 @@ static bool caller_register(const struct unwinder *u, Dwarf_Frame *frame, int nu
 		*word = u->x[number];
 		return true;
 	}
-	if (!evaluate(u, ops, nops, &at, &value))
+	if (!unwind_evaluate(u, ops, nops, &at, &value))
 		return false;
 	if (value) {
 		*word = at;
@@ -152,7 +152,7 @@ static bool frame_out(struct unwinder *u, Dwarf_Frame *frame)
 	bool value;
 
 	if (ra <= 0 || ra >= 32 || u->dw.frame_cfa(frame, &ops, &nops) ||
-	    !evaluate(u, ops, nops, &u->cfa, &value))
+	    !unwind_evaluate(u, ops, nops, &u->cfa, &value))
 		return false;
 	for (int i = 1; i < 32; i++)
 		if (!caller_register(u, frame, i, &x[i])) {
@@ -171,7 +171,7 @@ static bool frame_out(struct unwinder *u, Dwarf_Frame *frame)
 	return true;
 }
 
-static unsigned int walk(struct unwinder *u, uint64_t *addrs, unsigned int max)
+static unsigned int unwind_walk(struct unwinder *u, uint64_t *addrs, unsigned int max)
 {
 	Dwarf_Frame *frame = frame_at(u, u->pc);
 	unsigned int n = 0;
@@ -235,7 +235,7 @@ unsigned int vb_unwinder_walk(struct vb_unwinder *v, const struct vb_dpa_state *
 		v->u.x[i] = state->x[i];
 	v->u.pc = state->pc;
 	v->u.cfa = 0;
-	return walk(&v->u, addrs, max);
+	return unwind_walk(&v->u, addrs, max);
 }
 
 void vb_unwinder_close(struct vb_unwinder *v)

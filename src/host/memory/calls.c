@@ -276,7 +276,7 @@ static bool is_fork(const long *arg, bool *shares_files)
 	return !(flags & CLONE_VM) && !stack;
 }
 
-static long call_kernel(const long *arg)
+static long calls_call_kernel(const long *arg)
 {
 	return RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
 }
@@ -285,7 +285,7 @@ static long call_copied(void *arg)
 {
 	const struct system_call *call = arg;
 
-	return with_copy(call_kernel, call->arg, call->shares_files);
+	return with_copy(calls_call_kernel, call->arg, call->shares_files);
 }
 
 PUBLIC long syscall(long number, ...)
@@ -303,8 +303,8 @@ PUBLIC long syscall(long number, ...)
 		atomic_store_explicit(&memory.watched, true, memory_order_relaxed);
 #endif
 	if (!atomic_load_explicit(&memory.size, memory_order_relaxed))
-		return call_kernel(call.arg);
+		return calls_call_kernel(call.arg);
 	if (is_fork(call.arg, &call.shares_files))
 		return memory_call_beside(call_copied, &call);
-	return memory_syscall(call.arg, &ret) ? ret : call_kernel(call.arg);
+	return memory_syscall(call.arg, &ret) ? ret : calls_call_kernel(call.arg);
 }

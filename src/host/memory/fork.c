@@ -67,7 +67,7 @@ static char *map_copy(size_t len)
 }
 
 /* With the lock. */
-static int copy_all(void)
+static int memory_fork_copy_all(void)
 {
 	char *to = forking.copy;
 	uint32_t n;
@@ -125,7 +125,7 @@ struct leaving {
 	int ret;
 };
 
-static int leave(void *arg)
+static int memory_fork_leave(void *arg)
 {
 	struct leaving *leaving = arg;
 
@@ -165,7 +165,7 @@ static int leave_block(const void *address)
 	if (!find_block((uintptr_t)address, &leaving))
 		return 0;
 	memory_hide(leaving.first, leaving.count);
-	helper = LIBC(clone)(leave, stack + sizeof(stack),
+	helper = LIBC(clone)(memory_fork_leave, stack + sizeof(stack),
 			     CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &leaving);
 	if (helper < 0)
 		return -errno;
@@ -285,7 +285,7 @@ int memory_prepare(void)
 		forking.copy = map_copy(len);
 		forking.len = len;
 	}
-	forking.failed = !forking.copy || copy_all();
+	forking.failed = !forking.copy || memory_fork_copy_all();
 	return forking.failed ? -ENOMEM : 0;
 }
 
@@ -384,7 +384,7 @@ static void in_child(void)
 	memory_unlock(&mask);
 }
 
-static register_function *find_register(void)
+static register_function *memory_fork_find_register(void)
 {
 	static _Atomic(register_function *) found;
 	register_function *next = atomic_load(&found);
@@ -399,7 +399,7 @@ static register_function *find_register(void)
 void memory_watch_forks(void)
 {
 	static atomic_bool done;
-	register_function *next = find_register();
+	register_function *next = memory_fork_find_register();
 
 	if (next && !atomic_exchange(&done, true))
 		next(before_fork, memory_in_parent, in_child, &__dso_handle);
@@ -412,7 +412,7 @@ PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (
 PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso)
 {
-	register_function *next = find_register();
+	register_function *next = memory_fork_find_register();
 	int (*other)(void (*)(void), void (*)(void), void (*)(void));
 
 	memory_watch_forks();

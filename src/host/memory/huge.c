@@ -117,7 +117,7 @@ static char *map_aligned(size_t len, size_t page, int prot, int flags)
 }
 
 /* The size in whole huge pages; 0: it cannot be told. */
-static size_t whole_pages(size_t len, size_t page)
+static size_t memory_huge_whole_pages(size_t len, size_t page)
 {
 	return page && !(page & (page - 1)) && len <= SIZE_MAX / 4 ? (len + page - 1) & ~(page - 1)
 								   : 0;
@@ -132,7 +132,7 @@ void *huge_map_ordinary(void *base, size_t len, int prot, int flags, int before,
 	if (errno != ENOMEM || base || !(flags & MAP_ANONYMOUS) || !is_wanted())
 		return MAP_FAILED;
 	page = page_size(flags);
-	len = whole_pages(len, page);
+	len = memory_huge_whole_pages(len, page);
 	p = len ? map_aligned(len, page, prot, ordinary) : MAP_FAILED;
 	if (p == MAP_FAILED) {
 		errno = ENOMEM;
@@ -158,7 +158,7 @@ PUBLIC int shmget(key_t key, size_t size, int flags)
 	if (id >= 0 || !(flags & SHM_HUGETLB) || (err != ENOMEM && err != EPERM) || !is_wanted())
 		goto out;
 	page = page_size(flags);
-	whole = whole_pages(size, page);
+	whole = memory_huge_whole_pages(size, page);
 	if (whole)
 		id = REAL(shmget)(key, whole, flags & ~(SHM_HUGETLB | SIZE_BITS));
 	if (id >= 0)

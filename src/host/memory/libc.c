@@ -39,7 +39,7 @@ void *libc_find(enum libc_function function)
 	return found;
 }
 
-__attribute__((constructor)) static void find_all(void)
+__attribute__((constructor)) static void memory_libc_find_all(void)
 {
 	for (unsigned int i = 0; i < LIBC_COUNT; i++)
 		libc_find((enum libc_function)i);

@@ -19,7 +19,7 @@ static bool is_large(size_t size)
 	       atomic_load_explicit(&memory.all, memory_order_relaxed);
 }
 
-static void *take(size_t size, size_t align)
+static void *malloc_take(size_t size, size_t align)
 {
 	bool dirty;
 
@@ -27,7 +27,7 @@ static void *take(size_t size, size_t align)
 }
 
 /* As libc does with what it never gave out. */
-__attribute__((noreturn)) static void refuse(const char *text)
+__attribute__((noreturn)) static void malloc_refuse(const char *text)
 {
 	RAW(SYS_write, STDERR_FILENO, text, strlen(text));
 	abort();
@@ -51,7 +51,7 @@ static bool is_in_block(uint32_t page)
 }
 
 /* Whether the address is one that only we know about. */
-static bool is_ours(const void *p)
+static bool malloc_is_ours(const void *p)
 {
 	uint32_t page;
 	uint8_t state;
@@ -67,7 +67,7 @@ static bool is_ours(const void *p)
 
 PUBLIC void *malloc(size_t size)
 {
-	void *p = is_large(size) ? take(size, 1) : NULL;
+	void *p = is_large(size) ? malloc_take(size, 1) : NULL;
 
 	return p ? p : LIBC(malloc)(size);
 }
@@ -88,16 +88,16 @@ PUBLIC void *calloc(size_t count, size_t size)
 
 PUBLIC void free(void *p)
 {
-	if (!is_ours(p))
+	if (!malloc_is_ours(p))
 		LIBC(free)(p);
 	else if (!memory_free(p))
-		refuse("free(): invalid pointer\n");
+		malloc_refuse("free(): invalid pointer\n");
 }
 
 /* To a block elsewhere, with the first bytes of what it had: in the range if that has room. */
-static void *move(void *p, size_t size, size_t bytes)
+static void *malloc_move(void *p, size_t size, size_t bytes)
 {
-	void *new = size >= MEMORY_LARGE &&memory_is_open() ? take(size, 1) : NULL;
+	void *new = size >= MEMORY_LARGE &&memory_is_open() ? malloc_take(size, 1) : NULL;
 
 	if (!new)
 		new = LIBC(malloc)(size);
@@ -115,20 +115,20 @@ PUBLIC void *realloc(void *p, size_t size)
 
 	if (!p)
 		return malloc(size);
-	if (is_ours(p)) {
+	if (malloc_is_ours(p)) {
 		bytes = memory_block_bytes(p);
 		if (!bytes)
-			refuse("realloc(): invalid pointer\n");
+			malloc_refuse("realloc(): invalid pointer\n");
 		if (!size) {
 			free(p);
 			return NULL;
 		}
-		return memory_resize(p, size) ? p : move(p, size, bytes);
+		return memory_resize(p, size) ? p : malloc_move(p, size, bytes);
 	}
 	/* One of libc's grows out of it. */
 	if (is_large(size)) {
 		bytes = LIBC(malloc_usable_size)(p);
-		new = size > bytes ? take(size, 1) : NULL;
+		new = size > bytes ? malloc_take(size, 1) : NULL;
 		if (new) {
 			memcpy(new, p, bytes);
 			LIBC(free)(p);
@@ -151,7 +151,7 @@ PUBLIC void *reallocarray(void *p, size_t count, size_t size)
 
 PUBLIC size_t malloc_usable_size(void *p)
 {
-	return is_ours(p) ? memory_block_bytes(p) : LIBC(malloc_usable_size)(p);
+	return malloc_is_ours(p) ? memory_block_bytes(p) : LIBC(malloc_usable_size)(p);
 }
 
 /* --- at a boundary ---------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static void *take_aligned(size_t align, size_t size)
 	if (!align || align & (align - 1) || (align < MEMORY_PAGE && !is_large(size)) ||
 	    !memory_is_open())
 		return NULL;
-	return take(size, align);
+	return malloc_take(size, align);
 }
 
 PUBLIC int posix_memalign(void **to, size_t align, size_t size)

@@ -18,19 +18,19 @@
 #include "host/memory/libc.h"
 #include "host/memory/memory.h"
 
-static size_t bytes_of(uint32_t count)
+static size_t mirror_bytes_of(uint32_t count)
 {
 	return (size_t)count * MEMORY_PAGE;
 }
 
-static int prot_of(uint32_t page)
+static int mirror_prot_of(uint32_t page)
 {
 	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
 }
 
 /* --- the descriptor --------------------------------------------------------------------------- */
 
-static bool is_ours(int fd)
+static bool mirror_is_ours(int fd)
 {
 	struct stat st;
 
@@ -40,7 +40,7 @@ static bool is_ours(int fd)
 
 bool memory_fd_is_ours(void)
 {
-	return is_ours(memory.file.fd);
+	return mirror_is_ours(memory.file.fd);
 }
 
 /*
@@ -54,7 +54,7 @@ static int borrow_fd(void)
 
 	if (fd < 0)
 		fd = (int)RAW(SYS_fcntl, memory.file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	if (fd < 0 || is_ours(fd))
+	if (fd < 0 || mirror_is_ours(fd))
 		return fd;
 	RAW(SYS_close, fd);
 	return -1;
@@ -62,7 +62,7 @@ static int borrow_fd(void)
 
 static void return_fd(int fd)
 {
-	if (is_ours(fd))
+	if (mirror_is_ours(fd))
 		RAW(SYS_close, fd);
 }
 
@@ -89,11 +89,11 @@ void memory_close_mirror(void)
 
 char *memory_begin_beside(uint32_t first, uint32_t count)
 {
-	size_t len = bytes_of(count);
+	size_t len = mirror_bytes_of(count);
 	char *at;
 
 	if (memory.mirror)
-		return memory.mirror + bytes_of(first);
+		return memory.mirror + mirror_bytes_of(first);
 	at = (char *)RAW(SYS_mremap, memory_page(first), 0, len, MREMAP_MAYMOVE);
 	if (at == MAP_FAILED)
 		return NULL;
@@ -107,19 +107,19 @@ char *memory_begin_beside(uint32_t first, uint32_t count)
 void memory_end_beside(char *beside, uint32_t count)
 {
 	if (!memory.mirror)
-		RAW(SYS_munmap, beside, bytes_of(count));
+		RAW(SYS_munmap, beside, mirror_bytes_of(count));
 }
 
 /* Pages that were touched there would count twice. */
 static void forget_beside(char *beside, uint32_t count)
 {
-	RAW(SYS_madvise, beside, bytes_of(count), MADV_DONTNEED);
+	RAW(SYS_madvise, beside, mirror_bytes_of(count), MADV_DONTNEED);
 }
 
 int memory_map_pages(uint32_t first, uint32_t count)
 {
 	char *at = memory_page(first);
-	size_t len = bytes_of(count);
+	size_t len = mirror_bytes_of(count);
 	char *place = (char *)RAW(SYS_mmap, at, len, PROT_NONE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
 				  -1, 0);
@@ -130,8 +130,8 @@ int memory_map_pages(uint32_t first, uint32_t count)
 		RAW(SYS_munmap, place, len); /* by a kernel that takes it for a wish */
 		return -EEXIST;
 	}
-	if (RAW(SYS_mremap, memory.mirror + bytes_of(first), 0, len, MREMAP_MAYMOVE | MREMAP_FIXED,
-		at) != (long)at) {
+	if (RAW(SYS_mremap, memory.mirror + mirror_bytes_of(first), 0, len,
+		MREMAP_MAYMOVE | MREMAP_FIXED, at) != (long)at) {
 		RAW(SYS_munmap, at, len);
 		return -ENOMEM;
 	}
@@ -146,14 +146,14 @@ static int copy_alike(char *to, uint32_t first, uint32_t count)
 {
 	char *beside;
 
-	if (prot_of(first) & PROT_READ) {
-		memcpy(to, memory_page(first), bytes_of(count));
+	if (mirror_prot_of(first) & PROT_READ) {
+		memcpy(to, memory_page(first), mirror_bytes_of(count));
 		return 0;
 	}
 	beside = memory_begin_beside(first, count);
 	if (!beside)
 		return -ENOMEM;
-	memcpy(to, beside, bytes_of(count));
+	memcpy(to, beside, mirror_bytes_of(count));
 	forget_beside(beside, count);
 	memory_end_beside(beside, count);
 	return 0;
@@ -169,11 +169,11 @@ static int copy_extent(char *to, uint32_t first, uint32_t count)
 	uint32_t end = first + count, n;
 	int ret = 0;
 
-	for (; first < end && !ret; first += n, to += bytes_of(n)) {
+	for (; first < end && !ret; first += n, to += mirror_bytes_of(n)) {
 		n = pages_alike(&memory.pages, first, end - first > PIECE ? first + PIECE : end,
 				PAGE_PROT);
 #ifdef MADV_POPULATE_WRITE
-		RAW(SYS_madvise, to, bytes_of(n), MADV_POPULATE_WRITE);
+		RAW(SYS_madvise, to, mirror_bytes_of(n), MADV_POPULATE_WRITE);
 #endif
 		ret = copy_alike(to, first, n);
 	}
@@ -207,7 +207,7 @@ static off_t find_hole(int fd, off_t data, off_t end, bool small)
 /* Only what was written: the rest is holes, and to is zero. */
 static int copy_data(int fd, uint32_t first, uint32_t count, char *to)
 {
-	off_t start = (off_t)bytes_of(first), end = start + (off_t)bytes_of(count);
+	off_t start = (off_t)mirror_bytes_of(first), end = start + (off_t)mirror_bytes_of(count);
 	bool small = is_small_part(first, count);
 	off_t data, hole;
 	int ret;
@@ -250,9 +250,9 @@ int memory_copy(uint32_t first, uint32_t count, char *to)
  */
 void memory_punch_at(char *beside, uint32_t count)
 {
-	if (!RAW(SYS_madvise, beside, bytes_of(count), MADV_REMOVE))
+	if (!RAW(SYS_madvise, beside, mirror_bytes_of(count), MADV_REMOVE))
 		return;
-	memset(beside, 0, bytes_of(count));
+	memset(beside, 0, mirror_bytes_of(count));
 	forget_beside(beside, count);
 }
 

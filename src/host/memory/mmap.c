@@ -20,7 +20,7 @@
 #include "host/memory/libc.h"
 #include "host/memory/memory.h"
 
-static int fail(int err)
+static int mmap_fail(int err)
 {
 	errno = err;
 	return -1;
@@ -34,7 +34,7 @@ struct part {
 };
 
 /* The pages of the range among those of a call, hidden from peers and locked. False: there are none. */
-static bool begin(struct part *part, const void *base, size_t len)
+static bool mmap_begin(struct part *part, const void *base, size_t len)
 {
 	struct memory_pages pages[2] = { 0 };
 
@@ -48,30 +48,30 @@ static bool begin(struct part *part, const void *base, size_t len)
 }
 
 /* What can be shown to peers is shown again. err: what errno shall be, or 0: the call has succeeded. */
-static void end(struct part *part, int err)
+static void mmap_end(struct part *part, int err)
 {
 	memory_show_again(part->first, part->count);
 	memory_unlock(&part->before);
 	errno = err ? err : part->err;
 }
 
-static uint32_t kind_of(uint32_t page)
+static uint32_t mmap_kind_of(uint32_t page)
 {
 	return memory.pages.state[page] & PAGE_KIND;
 }
 
-static size_t round_up(size_t len)
+static size_t mmap_round_up(size_t len)
 {
 	return (len + MEMORY_PAGE - 1) & ~((size_t)MEMORY_PAGE - 1);
 }
 
 /* An address and a length that the kernel takes. */
-static bool is_sound(const void *base, size_t len)
+static bool mmap_is_sound(const void *base, size_t len)
 {
 	return !((uintptr_t)base % MEMORY_PAGE) && len && len <= SIZE_MAX / 2;
 }
 
-static void change(uint32_t first, uint32_t count, uint8_t clear, uint8_t set)
+static void mmap_change(uint32_t first, uint32_t count, uint8_t clear, uint8_t set)
 {
 	for (uint32_t i = first; i < first + count; i++)
 		memory.pages.state[i] = (uint8_t)((memory.pages.state[i] & ~clear) | set);
@@ -89,7 +89,7 @@ static int for_pieces(struct part *part, char *base, size_t len, bool over_holes
 {
 	char *from = memory_page(part->first), *to = memory_page(part->first + part->count);
 	uint32_t page = part->first, last = part->first + part->count, n;
-	char *stop = base + round_up(len);
+	char *stop = base + mmap_round_up(len);
 	bool hole = false;
 	int ret = 0;
 
@@ -97,19 +97,20 @@ static int for_pieces(struct part *part, char *base, size_t len, bool over_holes
 		ret = call(base, (size_t)(from - base), PAGE_GONE, arg);
 	for (; !ret && page < last; page += n) {
 		n = pages_alike(&memory.pages, page, last, PAGE_KIND);
-		if (kind_of(page) != PAGE_FREE)
-			ret = call(memory_page(page), (size_t)n * MEMORY_PAGE, kind_of(page), arg);
+		if (mmap_kind_of(page) != PAGE_FREE)
+			ret = call(memory_page(page), (size_t)n * MEMORY_PAGE, mmap_kind_of(page),
+				   arg);
 		else if (over_holes)
 			hole = true;
 		else
-			ret = fail(ENOMEM);
+			ret = mmap_fail(ENOMEM);
 	}
 	if (!ret && stop > to)
 		ret = call(to, (size_t)(stop - to), PAGE_GONE, arg);
-	return ret || !hole ? ret : fail(ENOMEM);
+	return ret || !hole ? ret : mmap_fail(ENOMEM);
 }
 
-static uint32_t page_at(const char *base)
+static uint32_t mmap_page_at(const char *base)
 {
 	return (uint32_t)((uintptr_t)(base - (uintptr_t)memory.base) / MEMORY_PAGE);
 }
@@ -124,7 +125,7 @@ static void *map_ours(size_t len, int flags)
 
 #ifdef MADV_POPULATE_WRITE
 	if (p && flags & MAP_POPULATE)
-		RAW(SYS_madvise, p, round_up(len), MADV_POPULATE_WRITE);
+		RAW(SYS_madvise, p, mmap_round_up(len), MADV_POPULATE_WRITE);
 #endif
 	errno = err;
 	return p;
@@ -163,12 +164,12 @@ static bool map_over(struct map_call *call, void **p)
 	struct part part;
 	int ret;
 
-	if (!begin(&part, call->base, call->len))
+	if (!mmap_begin(&part, call->base, call->len))
 		return false;
 	ret = memory_replace(part.first, part.count, call_mmap, call);
 	if (!ret)
 		note_mapped(&part, call->prot, call->flags);
-	end(&part, call->result == MAP_FAILED ? -ret : 0);
+	mmap_end(&part, call->result == MAP_FAILED ? -ret : 0);
 	*p = call->result;
 	return true;
 }
@@ -200,7 +201,7 @@ static bool map_here(void *base, size_t len, int prot, int flags, int fd, off_t 
 		*p = map_ours(len, flags);
 		return *p;
 	}
-	if (!base || !is_sound(base, len))
+	if (!base || !mmap_is_sound(base, len))
 		return false;
 	return flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ? map_over(&call, p) : map_wish(&call, p);
 }
@@ -219,10 +220,10 @@ static int do_munmap(void *base, size_t len)
 	struct part part;
 	int ret;
 
-	if (!is_sound(base, len) || !begin(&part, base, len))
+	if (!mmap_is_sound(base, len) || !mmap_begin(&part, base, len))
 		return LIBC(munmap)(base, len);
-	ret = memory_unmap(base, round_up(len), part.first, part.count);
-	end(&part, -ret);
+	ret = memory_unmap(base, mmap_round_up(len), part.first, part.count);
+	mmap_end(&part, -ret);
 	return ret ? -1 : 0;
 }
 
@@ -249,12 +250,12 @@ PUBLIC void *shmat(int id, const void *base, int flags)
 	int ret;
 
 	if (!base || at % MEMORY_PAGE || !memory_part(at, 1, &part.first, &part.count) ||
-	    shmctl(id, IPC_STAT, &info) || !begin(&part, (void *)at, info.shm_segsz))
+	    shmctl(id, IPC_STAT, &info) || !mmap_begin(&part, (void *)at, info.shm_segsz))
 		return LIBC(shmat)(id, base, flags);
 	ret = memory_replace(part.first, part.count, call_shmat, &call);
 	if (!ret)
 		memory_forget(part.first, part.count);
-	end(&part, -ret);
+	mmap_end(&part, -ret);
 	return call.result;
 }
 
@@ -267,15 +268,15 @@ PUBLIC void *shmat(int id, const void *base, int flags)
  */
 static int protect_piece(char *base, size_t len, uint32_t kind, int prot)
 {
-	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
+	uint32_t first = mmap_page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
 	int ret = (int)RAW(SYS_mprotect, base, len, prot);
 
 	if (ret && errno == EACCES && kind == PAGE_SHARED && !memory_make_private(first, count))
 		ret = (int)RAW(SYS_mprotect, base, len, prot);
 	if (ret || kind == PAGE_GONE)
 		return ret;
-	change(first, count, PAGE_PROT,
-	       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
+	mmap_change(first, count, PAGE_PROT,
+		    (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
 	if (!(prot & PROT_WRITE) && memory.runs < MEMORY_RUNS)
 		memory_make_private(first, count); /* without memory for that it is shared */
 	return 0;
@@ -286,11 +287,11 @@ static int do_mprotect(void *base, size_t len, int prot)
 	struct part part;
 	int ret;
 
-	if (!is_sound(base, len) || prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC) ||
-	    !begin(&part, base, len))
+	if (!mmap_is_sound(base, len) || prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC) ||
+	    !mmap_begin(&part, base, len))
 		return LIBC(mprotect)(base, len, prot);
 	ret = for_pieces(&part, base, len, false, prot, protect_piece);
-	end(&part, ret ? errno : 0);
+	mmap_end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -301,17 +302,18 @@ static int do_pkey_mprotect(void *base, size_t len, int prot, int key)
 
 	if (key == -1)
 		return do_mprotect(base, len, prot);
-	if (!is_sound(base, len) || !begin(&part, base, len))
+	if (!mmap_is_sound(base, len) || !mmap_begin(&part, base, len))
 		return LIBC(pkey_mprotect)(base, len, prot, key);
 	ret = memory_make_private(part.first, part.count)
-		      ? fail(ENOMEM)
+		      ? mmap_fail(ENOMEM)
 		      : (int)RAW(SYS_pkey_mprotect, base, len, prot, key);
 	if (!ret) {
-		change(part.first, part.count, PAGE_PROT,
-		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
+		mmap_change(part.first, part.count, PAGE_PROT,
+			    (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC))
+				      << PAGE_PROT_SHIFT));
 		memory_mark(part.first, part.count, 0, MARK_OTHER);
 	}
-	end(&part, ret ? errno : 0);
+	mmap_end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -327,7 +329,7 @@ static int do_pkey_mprotect(void *base, size_t len, int prot, int key)
 /* What private memory does, and a memfd does not, or not in the same way. */
 static int advise_shared(char *base, size_t len, int advice)
 {
-	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
+	uint32_t first = mmap_page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
 	int ret;
 
 	switch (advice) {
@@ -337,9 +339,9 @@ static int advise_shared(char *base, size_t len, int advice)
 		if ((int)RAW(SYS_madvise, base, len, MADV_DONTNEED))
 			return -1;
 		ret = memory_punch(first, count);
-		return ret ? fail(-ret) : 0;
+		return ret ? mmap_fail(-ret) : 0;
 	case MADV_REMOVE:
-		return fail(EINVAL);
+		return mmap_fail(EINVAL);
 	case MADV_HUGEPAGE:
 		if (!memory.huge_private)
 			break;
@@ -349,7 +351,7 @@ static int advise_shared(char *base, size_t len, int advice)
 	case MADV_DONTNEED_LOCKED:
 	case MADV_GUARDS:
 	case MADV_GUARDS_REMOVE:
-		return memory_make_private(first, count) ? fail(ENOMEM)
+		return memory_make_private(first, count) ? mmap_fail(ENOMEM)
 							 : (int)RAW(SYS_madvise, base, len, advice);
 	}
 	return (int)RAW(SYS_madvise, base, len, advice);
@@ -379,9 +381,9 @@ static void note_advice(uint32_t first, uint32_t count, int advice)
 		if (notes[i].advice == advice)
 			memory_mark(first, count, notes[i].clear, notes[i].set);
 	if (advice == MADV_DONTFORK)
-		change(first, count, 0, PAGE_NOFORK);
+		mmap_change(first, count, 0, PAGE_NOFORK);
 	if (advice == MADV_DOFORK)
-		change(first, count, PAGE_NOFORK, 0);
+		mmap_change(first, count, PAGE_NOFORK, 0);
 }
 
 static int advise_piece(char *base, size_t len, uint32_t kind, int advice)
@@ -390,7 +392,7 @@ static int advise_piece(char *base, size_t len, uint32_t kind, int advice)
 				      : (int)RAW(SYS_madvise, base, len, advice);
 
 	if (!ret && kind != PAGE_GONE)
-		note_advice(page_at(base), (uint32_t)(len / MEMORY_PAGE), advice);
+		note_advice(mmap_page_at(base), (uint32_t)(len / MEMORY_PAGE), advice);
 	return ret;
 }
 
@@ -399,10 +401,10 @@ static int do_madvise(void *base, size_t len, int advice)
 	struct part part;
 	int ret;
 
-	if (!is_sound(base, len) || !begin(&part, base, len))
+	if (!mmap_is_sound(base, len) || !mmap_begin(&part, base, len))
 		return LIBC(madvise)(base, len, advice);
 	ret = for_pieces(&part, base, len, true, advice, advise_piece);
-	end(&part, ret ? errno : 0);
+	mmap_end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -420,7 +422,7 @@ static int note_locked(int ret, const void *base, size_t len, uint16_t clear, ui
 	    !memory_part(at, (uintptr_t)base + len - at, &first, &count))
 		return ret;
 	memory_lock(&before);
-	while (n < count && kind_of(first + n) != PAGE_FREE)
+	while (n < count && mmap_kind_of(first + n) != PAGE_FREE)
 		n++;
 	memory_mark(first, n, clear, set);
 	memory_unlock(&before);
@@ -458,13 +460,13 @@ static bool is_no_file(const void *base)
 {
 	uint32_t first, count;
 
-	return memory_part((uintptr_t)base, 1, &first, &count) && kind_of(first) != PAGE_GONE &&
-	       !(memory_marks(first) & MARK_OTHER);
+	return memory_part((uintptr_t)base, 1, &first, &count) &&
+	       mmap_kind_of(first) != PAGE_GONE && !(memory_marks(first) & MARK_OTHER);
 }
 
 static int do_remap_file_pages(void *base, size_t len, int prot, size_t page, int flags)
 {
-	return is_no_file(base) ? fail(EINVAL)
+	return is_no_file(base) ? mmap_fail(EINVAL)
 				: LIBC(remap_file_pages)(base, len, prot, page, flags);
 }
 
@@ -478,16 +480,16 @@ static int do_mseal(void *base, size_t len, unsigned long flags)
 	struct part part;
 	int ret = 0;
 
-	if (!is_sound(base, len) || !begin(&part, base, len))
+	if (!mmap_is_sound(base, len) || !mmap_begin(&part, base, len))
 		return (int)RAW(SYS_mseal, base, len, flags);
 	/* A kernel without it, or flags that it does not know. */
 	if (!RAW(SYS_mseal, base, 0, flags))
-		ret = memory_make_private(part.first, part.count) ? fail(ENOMEM) : 0;
+		ret = memory_make_private(part.first, part.count) ? mmap_fail(ENOMEM) : 0;
 	if (!ret)
 		ret = (int)RAW(SYS_mseal, base, len, flags);
 	if (!ret)
 		memory_mark(part.first, part.count, 0, MARK_OTHER);
-	end(&part, ret ? errno : 0);
+	mmap_end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -499,14 +501,14 @@ static long bind_pages(const long *arg)
 	struct part part;
 	long ret;
 
-	if (!begin(&part, (void *)arg[1], (size_t)arg[2]))
+	if (!mmap_begin(&part, (void *)arg[1], (size_t)arg[2]))
 		return RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
 	ret = RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
 	if (!ret) {
 		memory.has_policies = true;
 		memory_mark(part.first, part.count, 0, MARK_NODES);
 	}
-	end(&part, ret ? errno : 0);
+	mmap_end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -531,7 +533,7 @@ static bool is_about_pages(const long *arg)
 	case SYS_remap_file_pages:
 		break;
 	case SYS_mprotect:
-		if (!is_sound((void *)arg[1], len) ||
+		if (!mmap_is_sound((void *)arg[1], len) ||
 		    arg[3] & ~(PROT_READ | PROT_WRITE | PROT_EXEC))
 			return false;
 		break;
@@ -540,7 +542,7 @@ static bool is_about_pages(const long *arg)
 	case SYS_madvise:
 	case SYS_mbind:
 	case SYS_mseal:
-		if (!is_sound((void *)arg[1], len))
+		if (!mmap_is_sound((void *)arg[1], len))
 			return false;
 		break;
 	default:

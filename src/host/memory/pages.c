@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Sizes of one bin differ by less than a quarter. */
-static uint32_t bin_of(uint32_t count)
+static uint32_t pages_bin_of(uint32_t count)
 {
 	uint32_t log = 31 - (uint32_t)__builtin_clz(count);
 
@@ -14,7 +14,7 @@ static uint32_t bin_of(uint32_t count)
 
 static void put(struct pages *pages, uint32_t first, uint32_t count)
 {
-	uint32_t bin = bin_of(count), next = pages->bin[bin];
+	uint32_t bin = pages_bin_of(count), next = pages->bin[bin];
 
 	pages->info[first] = (struct page_info){ .len = count, .next = next };
 	pages->info[first + count - 1].len = count;
@@ -24,10 +24,10 @@ static void put(struct pages *pages, uint32_t first, uint32_t count)
 	pages->full[bin / 64] |= 1ull << bin % 64;
 }
 
-static void cut(struct pages *pages, uint32_t first)
+static void pages_cut(struct pages *pages, uint32_t first)
 {
 	struct page_info *run = &pages->info[first];
-	uint32_t bin = bin_of(run->len);
+	uint32_t bin = pages_bin_of(run->len);
 
 	if (run->next)
 		pages->info[run->next - 1].prev = run->prev;
@@ -47,9 +47,9 @@ void pages_init(struct pages *pages, uint64_t number, uint32_t count, uint8_t *s
 }
 
 /* A run of at least so many pages; PAGES_NONE: none was found. */
-static uint32_t find(const struct pages *pages, uint32_t count)
+static uint32_t pages_find(const struct pages *pages, uint32_t count)
 {
-	uint32_t bin = bin_of(count), run = pages->bin[bin];
+	uint32_t bin = pages_bin_of(count), run = pages->bin[bin];
 	uint64_t rest;
 
 	/* Some of the first bin may be too short; all of those that follow are long enough. */
@@ -71,7 +71,7 @@ static void carve(struct pages *pages, uint32_t run, uint32_t first, uint32_t co
 {
 	uint32_t end = run + pages->info[run].len;
 
-	cut(pages, run);
+	pages_cut(pages, run);
 	if (first > run)
 		put(pages, run, first - run);
 	if (first + count < end)
@@ -85,7 +85,7 @@ uint32_t pages_take(struct pages *pages, uint32_t count, uint32_t align, uint8_t
 
 	if (!count || count > pages->count || align > pages->count - count + 1)
 		return PAGES_NONE;
-	run = find(pages, count + align - 1);
+	run = pages_find(pages, count + align - 1);
 	if (run == PAGES_NONE)
 		return PAGES_NONE;
 	first = run + (uint32_t)(-(pages->number + run) & (align - 1));
@@ -115,12 +115,12 @@ void pages_give(struct pages *pages, uint32_t first, uint32_t count)
 	memset(&pages->state[first], PAGE_FREE, count);
 	if (end < pages->count && pages->state[end] == PAGE_FREE) {
 		count += pages->info[end].len;
-		cut(pages, end);
+		pages_cut(pages, end);
 	}
 	if (first && pages->state[first - 1] == PAGE_FREE) {
 		first -= pages->info[first - 1].len;
 		count += pages->info[first].len;
-		cut(pages, first);
+		pages_cut(pages, first);
 	}
 	put(pages, first, count);
 }

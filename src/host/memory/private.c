@@ -14,17 +14,17 @@
 #include "host/memory/libc.h"
 #include "host/memory/memory.h"
 
-static size_t bytes_of(uint32_t count)
+static size_t memory_private_bytes_of(uint32_t count)
 {
 	return (size_t)count * MEMORY_PAGE;
 }
 
-static uint32_t kind_of(uint32_t page)
+static uint32_t memory_private_kind_of(uint32_t page)
 {
 	return memory.pages.state[page] & PAGE_KIND;
 }
 
-static int prot_of(uint32_t page)
+static int memory_private_prot_of(uint32_t page)
 {
 	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
 }
@@ -43,7 +43,8 @@ void memory_mark(uint32_t first, uint32_t count, uint16_t clear, uint16_t set)
 	for (uint32_t i = first; i < first + count; i++) {
 		uint8_t *state = &memory.pages.state[i];
 
-		if (kind_of(i) != PAGE_SHARED && kind_of(i) != PAGE_PRIVATE)
+		if (memory_private_kind_of(i) != PAGE_SHARED &&
+		    memory_private_kind_of(i) != PAGE_PRIVATE)
 			continue;
 		if (!(*state & PAGE_ODD)) {
 			if (!set)
@@ -107,7 +108,8 @@ static void copy_policy(uint32_t first, uint32_t count, char *to)
 		if (!RAW(SYS_get_mempolicy, &mode, nodes, NODES, memory_page(first + i),
 			 OF_ADDRESS) &&
 		    mode)
-			RAW(SYS_mbind, to + bytes_of(i), MEMORY_PAGE, mode, nodes, NODES, 0);
+			RAW(SYS_mbind, to + memory_private_bytes_of(i), MEMORY_PAGE, mode, nodes,
+			    NODES, 0);
 	}
 }
 
@@ -120,14 +122,15 @@ struct leaving {
 };
 
 /* What can be said of the copy before it has content. */
-static int mark_all(const struct leaving *run)
+static int memory_private_mark_all(const struct leaving *run)
 {
 	uint32_t n;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < run->count && !ret; i += n) {
 		n = memory_alike(run->first + i, run->first + run->count, PAGE_NOFORK);
-		ret = memory_mark_copy(run->to + bytes_of(i), bytes_of(n), run->first + i);
+		ret = memory_mark_copy(run->to + memory_private_bytes_of(i),
+				       memory_private_bytes_of(n), run->first + i);
 	}
 	copy_policy(run->first, run->count, run->to);
 	return ret;
@@ -136,23 +139,24 @@ static int mark_all(const struct leaving *run)
 /* Pages with the same rights and marks, which the kernel moves in one call. */
 static int move_alike(const struct leaving *run, uint32_t at, uint32_t n)
 {
-	char *copy = run->to + bytes_of(at), *page = memory_page(run->first + at);
-	bool locked = lock_copy(copy, bytes_of(n), run->first + at);
-	int prot = prot_of(run->first + at);
+	char *copy = run->to + memory_private_bytes_of(at), *page = memory_page(run->first + at);
+	bool locked = lock_copy(copy, memory_private_bytes_of(n), run->first + at);
+	int prot = memory_private_prot_of(run->first + at);
 
-	if (prot != (PROT_READ | PROT_WRITE) && RAW(SYS_mprotect, copy, bytes_of(n), prot))
+	if (prot != (PROT_READ | PROT_WRITE) &&
+	    RAW(SYS_mprotect, copy, memory_private_bytes_of(n), prot))
 		return -errno;
-	if (RAW(SYS_mremap, copy, bytes_of(n), bytes_of(n), MREMAP_MAYMOVE | MREMAP_FIXED, page) !=
-	    (long)page)
+	if (RAW(SYS_mremap, copy, memory_private_bytes_of(n), memory_private_bytes_of(n),
+		MREMAP_MAYMOVE | MREMAP_FIXED, page) != (long)page)
 		return -errno;
 	/* Both together may have been more than may be locked. */
 	if (!locked)
-		lock_copy(page, bytes_of(n), run->first + at);
+		lock_copy(page, memory_private_bytes_of(n), run->first + at);
 	return 0;
 }
 
 /* So many pages at the beginning of the run became private; -errno: why not all. */
-static int move_all(const struct leaving *run, char *beside, uint32_t *moved)
+static int memory_private_move_all(const struct leaving *run, char *beside, uint32_t *moved)
 {
 	uint32_t n;
 	int ret;
@@ -167,7 +171,7 @@ static int move_all(const struct leaving *run, char *beside, uint32_t *moved)
 		ret = move_alike(run, *moved, n);
 		if (ret)
 			return ret;
-		memory_punch_shared(at, n, beside + bytes_of(*moved));
+		memory_punch_shared(at, n, beside + memory_private_bytes_of(*moved));
 		for (uint32_t i = at; i < at + n; i++)
 			memory.pages.state[i] ^= PAGE_SHARED ^ PAGE_PRIVATE;
 		memory_mark(at, 1, 0, MARK_RUN);
@@ -179,7 +183,7 @@ static int move_all(const struct leaving *run, char *beside, uint32_t *moved)
 static int make_run_private(uint32_t first, uint32_t count)
 {
 	struct leaving run = { first, count, NULL };
-	size_t len = bytes_of(count);
+	size_t len = memory_private_bytes_of(count);
 	uint32_t moved = 0;
 	char *beside;
 	int ret;
@@ -188,18 +192,19 @@ static int make_run_private(uint32_t first, uint32_t count)
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (run.to == MAP_FAILED)
 		return -ENOMEM;
-	ret = mark_all(&run);
+	ret = memory_private_mark_all(&run);
 	if (!ret)
 		ret = memory_copy(first, count, run.to);
 	beside = ret ? NULL : memory_begin_beside(first, count);
 	if (!ret && !beside)
 		ret = -ENOMEM;
 	if (!ret)
-		ret = move_all(&run, beside, &moved);
+		ret = memory_private_move_all(&run, beside, &moved);
 	if (beside)
 		memory_end_beside(beside, count);
 	if (moved < count)
-		RAW(SYS_munmap, run.to + bytes_of(moved), len - bytes_of(moved));
+		RAW(SYS_munmap, run.to + memory_private_bytes_of(moved),
+		    len - memory_private_bytes_of(moved));
 	return ret;
 }
 
@@ -210,7 +215,7 @@ int memory_make_private(uint32_t first, uint32_t count)
 
 	for (; first < end && !ret; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_SHARED)
+		if (memory_private_kind_of(first) == PAGE_SHARED)
 			ret = make_run_private(first, n);
 	}
 	return ret;

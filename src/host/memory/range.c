@@ -16,7 +16,7 @@ struct memory memory = { .file = { .fd = -1 } };
 
 #define PLAIN (PAGE_SHARED | PAGE_RW)
 
-static size_t bytes_of(uint32_t count)
+static size_t range_bytes_of(uint32_t count)
 {
 	return (size_t)count * MEMORY_PAGE;
 }
@@ -26,7 +26,7 @@ static uint32_t page_of(const void *p)
 	return (uint32_t)(((uintptr_t)p - atomic_load(&memory.base)) / MEMORY_PAGE);
 }
 
-static uint32_t kind_of(uint32_t page)
+static uint32_t range_kind_of(uint32_t page)
 {
 	return memory.pages.state[page] & PAGE_KIND;
 }
@@ -60,7 +60,7 @@ void memory_hide(uint32_t first, uint32_t count)
 	enum memory_mode mode = atomic_load_explicit(&memory.mode, memory_order_acquire);
 
 	if (count && (mode == MEMORY_OPEN || mode == MEMORY_CLOSED))
-		memory.hooks.remove(memory_page(first), bytes_of(count));
+		memory.hooks.remove(memory_page(first), range_bytes_of(count));
 }
 
 void memory_show(uint32_t first, uint32_t count)
@@ -70,8 +70,8 @@ void memory_show(uint32_t first, uint32_t count)
 	for (; first < end; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND | PAGE_RW);
 		if ((memory.pages.state[first] & (PAGE_KIND | PAGE_RW)) == PLAIN)
-			memory.hooks.add(memory_page(first), bytes_of(n), &memory.file,
-					 (off_t)bytes_of(first));
+			memory.hooks.add(memory_page(first), range_bytes_of(n), &memory.file,
+					 (off_t)range_bytes_of(first));
 	}
 }
 
@@ -145,7 +145,7 @@ static void lose_heads(uint32_t first, uint32_t count)
 /* What is left of a mapping begins at this page. */
 static void begin_rest(uint32_t page)
 {
-	if (page >= memory.high || kind_of(page) != PAGE_SHARED ||
+	if (page >= memory.high || range_kind_of(page) != PAGE_SHARED ||
 	    memory.pages.state[page] & PAGE_HEAD)
 		return;
 	memory.pages.state[page] |= PAGE_HEAD;
@@ -159,9 +159,9 @@ void memory_unmapped(uint32_t first, uint32_t count)
 
 	for (; first < end; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_FREE)
+		if (range_kind_of(first) == PAGE_FREE)
 			continue;
-		if (kind_of(first) != PAGE_GONE) {
+		if (range_kind_of(first) != PAGE_GONE) {
 			memory.used -= n;
 			lose_heads(first, n);
 			lose_runs(first, n);
@@ -190,11 +190,11 @@ void memory_punch_shared(uint32_t first, uint32_t count, char *beside)
 
 	for (; at < end; at += n) {
 		n = pages_alike(&memory.pages, at, end, PAGE_KIND);
-		if (kind_of(at) != PAGE_SHARED)
+		if (range_kind_of(at) != PAGE_SHARED)
 			continue;
-		there = beside + bytes_of(at - first);
+		there = beside + range_bytes_of(at - first);
 		if (memory.has_policies)
-			forget_policy(there, bytes_of(n));
+			forget_policy(there, range_bytes_of(n));
 		memory_punch_at(there, n);
 	}
 }
@@ -202,7 +202,7 @@ void memory_punch_shared(uint32_t first, uint32_t count, char *beside)
 /* The first shared page of these, or end. */
 static uint32_t find_shared(uint32_t first, uint32_t end)
 {
-	while (first < end && kind_of(first) != PAGE_SHARED)
+	while (first < end && range_kind_of(first) != PAGE_SHARED)
 		first += pages_alike(&memory.pages, first, end, PAGE_KIND);
 	return first;
 }
@@ -243,8 +243,8 @@ static int unmap_in_place(struct area *area, uint32_t first, uint32_t count)
 
 	for (; first < end; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_SHARED)
-			RAW(SYS_madvise, memory_page(first), bytes_of(n), MADV_REMOVE);
+		if (range_kind_of(first) == PAGE_SHARED)
+			RAW(SYS_madvise, memory_page(first), range_bytes_of(n), MADV_REMOVE);
 	}
 	return unmap_area(area);
 }
@@ -264,7 +264,7 @@ int memory_unmap(char *base, size_t len, uint32_t first, uint32_t count)
 
 void memory_release(uint32_t first, uint32_t count)
 {
-	if (!memory_unmap(memory_page(first), bytes_of(count), first, count))
+	if (!memory_unmap(memory_page(first), range_bytes_of(count), first, count))
 		return;
 	/* Sealed, or too many mappings: they stay, and are no block any more. */
 	lose_heads(first, count);
@@ -347,7 +347,7 @@ static bool can_keep(uint32_t first, uint32_t count)
  * The block that was kept longest, or nearly so, makes room. It is hidden without the lock, so nobody
  * takes it meanwhile; others may release it. False: there is none.
  */
-static bool make_room(sigset_t *before)
+static bool range_make_room(sigset_t *before)
 {
 	uint32_t first, count, i = 0;
 
@@ -370,9 +370,9 @@ static bool make_room(sigset_t *before)
 }
 
 /* It stays shown to peers: its pages do not change. True: it waits. */
-static bool keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
+static bool range_keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
 {
-	while (can_keep(first, count) && memory_block_bytes(p) == bytes_of(count)) {
+	while (can_keep(first, count) && memory_block_bytes(p) == range_bytes_of(count)) {
 		if (memory.kept_blocks < MEMORY_KEPT &&
 		    memory.kept_pages + count <= MEMORY_KEPT_PAGES) {
 			memory.kept[memory.kept_blocks].first = first;
@@ -383,7 +383,7 @@ static bool keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
 			memset(&memory.pages.state[first], PAGE_KEPT, count);
 			return true;
 		}
-		if (!make_room(before))
+		if (!range_make_room(before))
 			return false;
 	}
 	return false;
@@ -473,7 +473,7 @@ size_t memory_block_bytes(const void *p)
 	if ((uintptr_t)p % MEMORY_PAGE || !(memory.pages.state[page] & PAGE_HEAD) ||
 	    memory.pages.state[page] == PAGE_KEPT)
 		return 0;
-	return bytes_of(memory.pages.info[page].len);
+	return range_bytes_of(memory.pages.info[page].len);
 }
 
 bool memory_free(void *p)
@@ -486,12 +486,12 @@ bool memory_free(void *p)
 	if (!count)
 		return false;
 	memory_lock(&before);
-	there = memory_block_bytes(p) == bytes_of(count);
-	if (there && !keep(p, first, count, &before)) {
+	there = memory_block_bytes(p) == range_bytes_of(count);
+	if (there && !range_keep(p, first, count, &before)) {
 		memory_unlock(&before);
 		memory_hide(first, count);
 		memory_lock(&before);
-		there = memory_block_bytes(p) == bytes_of(count);
+		there = memory_block_bytes(p) == range_bytes_of(count);
 		if (there)
 			memory_release(first, count);
 	}
@@ -500,9 +500,9 @@ bool memory_free(void *p)
 	return there;
 }
 
-static bool grow(uint32_t first, uint32_t count, uint32_t more)
+static bool range_grow(uint32_t first, uint32_t count, uint32_t more)
 {
-	if (memory.mode != MEMORY_OPEN || kind_of(first) != PAGE_SHARED ||
+	if (memory.mode != MEMORY_OPEN || range_kind_of(first) != PAGE_SHARED ||
 	    memory.used + more > memory.limit ||
 	    !pages_take_at(&memory.pages, first + count, more, PLAIN))
 		return false;
@@ -525,7 +525,7 @@ bool memory_resize(void *p, size_t bytes)
 	uint32_t want;
 	bool done = true;
 
-	if (bytes > bytes_of(memory.pages.count))
+	if (bytes > range_bytes_of(memory.pages.count))
 		return false;
 	want = (uint32_t)((bytes + MEMORY_PAGE - 1) / MEMORY_PAGE);
 	if (want < count)
@@ -534,7 +534,7 @@ bool memory_resize(void *p, size_t bytes)
 	if (want < count)
 		memory_release(first + want, count - want);
 	else if (want > count)
-		done = grow(first, count, want - count);
+		done = range_grow(first, count, want - count);
 	if (done)
 		memory.pages.info[first].len = want;
 	memory_unlock(&before);
@@ -561,9 +561,9 @@ void memory_forget(uint32_t first, uint32_t count)
 		memory.high = end;
 	for (; first < end; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_FREE) {
+		if (range_kind_of(first) == PAGE_FREE) {
 			pages_take_at(&memory.pages, first, n, PAGE_GONE);
-		} else if (kind_of(first) != PAGE_GONE) {
+		} else if (range_kind_of(first) != PAGE_GONE) {
 			memory.used -= n;
 			lose_heads(first, n);
 			lose_runs(first, n);
@@ -583,9 +583,9 @@ void memory_replaced(uint32_t first, uint32_t count, int prot, uint16_t marks)
 		memory.high = end;
 	for (uint32_t at = first; at < end; at += n) {
 		n = pages_alike(&memory.pages, at, end, PAGE_KIND);
-		if (kind_of(at) == PAGE_FREE || kind_of(at) == PAGE_GONE)
+		if (range_kind_of(at) == PAGE_FREE || range_kind_of(at) == PAGE_GONE)
 			memory.used += n;
-		if (kind_of(at) == PAGE_FREE)
+		if (range_kind_of(at) == PAGE_FREE)
 			pages_take_at(&memory.pages, at, n, state);
 		lose_runs(at, n);
 		for (uint32_t i = at; i < at + n; i++)

@@ -28,17 +28,17 @@ struct remap {
 	uint32_t new_first, new_count;
 };
 
-static size_t round_up(size_t len)
+static size_t remap_round_up(size_t len)
 {
 	return (len + MEMORY_PAGE - 1) & ~((size_t)MEMORY_PAGE - 1);
 }
 
-static uint32_t kind_of(uint32_t page)
+static uint32_t remap_kind_of(uint32_t page)
 {
 	return memory.pages.state[page] & PAGE_KIND;
 }
 
-static int call_kernel(const struct remap *call, char **at)
+static int remap_call_kernel(const struct remap *call, char **at)
 {
 	*at = (char *)RAW(SYS_mremap, call->base, call->old_len, call->new_len, call->flags,
 			  call->to);
@@ -54,7 +54,7 @@ static bool is_one(const struct remap *call)
 	if ((size_t)call->count * MEMORY_PAGE != call->old_len || marks & MARK_OTHER)
 		return false;
 	for (uint32_t i = 0; i < call->count; i++) {
-		uint32_t kind = kind_of(call->first + i);
+		uint32_t kind = remap_kind_of(call->first + i);
 
 		if ((kind != PAGE_SHARED && kind != PAGE_PRIVATE) ||
 		    (state[i] ^ state[0]) & (PAGE_PROT | PAGE_NOFORK) ||
@@ -71,7 +71,7 @@ static int call_shrink(void *arg)
 	const struct remap *call = arg;
 	char *at;
 
-	return call_kernel(call, &at);
+	return remap_call_kernel(call, &at);
 }
 
 /* Or the length that it has: the kernel says whether anything is there. */
@@ -105,7 +105,7 @@ static void note_growth(uint32_t last, uint32_t more)
 }
 
 /* Whether the pages behind it are free, in the range. */
-static bool has_room(const struct remap *call)
+static bool remap_has_room(const struct remap *call)
 {
 	uint32_t more = (uint32_t)((call->new_len - call->old_len) / MEMORY_PAGE);
 	uint32_t end = call->first + call->count;
@@ -114,7 +114,7 @@ static bool has_room(const struct remap *call)
 		return false;
 	memory_release_kept_in(end, more);
 	for (uint32_t i = end; i < end + more; i++)
-		if (kind_of(i) != PAGE_FREE)
+		if (remap_kind_of(i) != PAGE_FREE)
 			return false;
 	return true;
 }
@@ -152,7 +152,7 @@ static int copy_private(char *to, uint32_t first, uint32_t count)
 	return 0;
 }
 
-static int copy_all(const struct remap *call, char *to)
+static int remap_copy_all(const struct remap *call, char *to)
 {
 	size_t bytes = call->old_len < call->new_len ? call->old_len : call->new_len;
 	uint32_t first = call->first, end = first + (uint32_t)(bytes / MEMORY_PAGE), n;
@@ -160,8 +160,8 @@ static int copy_all(const struct remap *call, char *to)
 
 	for (; first < end && !ret; first += n, to += (size_t)n * MEMORY_PAGE) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		ret = kind_of(first) == PAGE_SHARED ? memory_copy(first, n, to)
-						    : copy_private(to, first, n);
+		ret = remap_kind_of(first) == PAGE_SHARED ? memory_copy(first, n, to)
+							  : copy_private(to, first, n);
 	}
 	return ret;
 }
@@ -174,7 +174,7 @@ static int empty(const struct remap *call)
 
 	for (; first < end && !ret; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_SHARED)
+		if (remap_kind_of(first) == PAGE_SHARED)
 			ret = memory_punch(first, n);
 		else
 			RAW(SYS_madvise, memory_page(first), (size_t)n * MEMORY_PAGE,
@@ -199,7 +199,7 @@ static int move_by_copy(const struct remap *call, char **at)
 		return -ENOMEM;
 	ret = memory_mark_copy(to, call->new_len, call->first);
 	if (!ret)
-		ret = copy_all(call, to);
+		ret = remap_copy_all(call, to);
 	if (!ret && prot != (PROT_READ | PROT_WRITE) && RAW(SYS_mprotect, to, call->new_len, prot))
 		ret = -errno;
 	*at = call->flags & MREMAP_FIXED ? call->to : to;
@@ -227,7 +227,7 @@ static bool is_mixed(const struct remap *call)
 }
 
 /* To another place, by the kernel. */
-static int move(const struct remap *call, char **at)
+static int remap_move(const struct remap *call, char **at)
 {
 	bool one = call->has_old && is_one(call);
 	int ret;
@@ -239,7 +239,7 @@ static int move(const struct remap *call, char **at)
 		if (ret)
 			return ret == -EPERM ? ret : -ENOMEM;
 	}
-	ret = call_kernel(call, at);
+	ret = remap_call_kernel(call, at);
 	return ret == -EFAULT && one ? move_by_copy(call, at) : ret;
 }
 
@@ -252,7 +252,7 @@ static int call_move(void *arg)
 {
 	struct move_call *move_call = arg;
 
-	return move(move_call->call, move_call->at);
+	return remap_move(move_call->call, move_call->at);
 }
 
 /* The kernel may have unmapped what it was to map over, and then have refused. */
@@ -261,9 +261,9 @@ static void note_lost(uint32_t first, uint32_t count)
 	unsigned char in;
 
 	for (uint32_t i = first; i < first + count; i++)
-		if (kind_of(i) != PAGE_FREE && kind_of(i) != PAGE_GONE &&
+		if (remap_kind_of(i) != PAGE_FREE && remap_kind_of(i) != PAGE_GONE &&
 		    RAW(SYS_mincore, memory_page(i), MEMORY_PAGE, &in) && errno == ENOMEM) {
-			if (kind_of(i) == PAGE_SHARED)
+			if (remap_kind_of(i) == PAGE_SHARED)
 				memory_punch(i, 1);
 			memory_unmapped(i, 1);
 		}
@@ -315,7 +315,7 @@ static bool is_refused(const char *base, size_t old_len)
 	uint32_t first, count;
 
 	return !old_len && memory_part((uintptr_t)base, 1, &first, &count) &&
-	       kind_of(first) == PAGE_SHARED;
+	       remap_kind_of(first) == PAGE_SHARED;
 }
 
 /* With the lock. */
@@ -327,7 +327,7 @@ static int remap(struct remap *call, char **at)
 	if (call->new_len <= call->old_len)
 		return shrink(call);
 	if (is_one(call)) {
-		bool room = has_room(call);
+		bool room = remap_has_room(call);
 
 		if (room && grow_in_place(call))
 			return 0;
@@ -338,7 +338,7 @@ static int remap(struct remap *call, char **at)
 }
 
 /* Whether the kernel would look at the pages at all. */
-static bool is_sound(const struct remap *call)
+static bool remap_is_sound(const struct remap *call)
 {
 	bool moves = call->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
 
@@ -363,13 +363,13 @@ static void show_again(const struct remap *call)
 
 bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *to, void **result)
 {
-	struct remap call = { base, round_up(old_len), round_up(new_len), flags, to };
+	struct remap call = { base, remap_round_up(old_len), remap_round_up(new_len), flags, to };
 	struct memory_pages part[2] = { 0 };
 	int err = errno, ret;
 	sigset_t before;
 	char *at;
 
-	if (is_sound(&call)) {
+	if (remap_is_sound(&call)) {
 		call.has_old = memory_part((uintptr_t)base, call.old_len, &call.first, &call.count);
 		call.has_new =
 			flags & MREMAP_FIXED &&

@@ -47,7 +47,7 @@ static size_t read_number(const char *text)
 }
 
 /* The number behind a name; SIZE_MAX: it is not there. */
-static size_t find_number(const char *text, const char *name)
+static size_t room_find_number(const char *text, const char *name)
 {
 	text = strstr(text, name);
 	return text ? read_number(text + strlen(name)) : SIZE_MAX;
@@ -71,7 +71,7 @@ static size_t left_in(const char *dir, const struct kind *kind, size_t swap)
 	snprintf(path, sizeof(path), "%s/%s", dir, kind->stat);
 	libc_read_text(path, text, sizeof(text));
 	for (int i = 0; i < 2; i++) {
-		number = find_number(text, kind->cached[i]);
+		number = room_find_number(text, kind->cached[i]);
 		left += number == SIZE_MAX ? 0 : number;
 	}
 	return left;
@@ -126,8 +126,8 @@ size_t room_left(void)
 	char text[TEXT];
 
 	libc_read_text("/proc/meminfo", text, sizeof(text));
-	available = find_number(text, "MemAvailable:");
-	swap = find_number(text, "SwapFree:");
+	available = room_find_number(text, "MemAvailable:");
+	swap = room_find_number(text, "SwapFree:");
 	if (available == SIZE_MAX || swap == SIZE_MAX)
 		return SIZE_MAX;
 	libc_read_text("/proc/self/cgroup", text, sizeof(text));

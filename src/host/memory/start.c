@@ -72,7 +72,7 @@ static const char *find_reason(void)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-static int open_file(const struct vb_born_hooks *hooks, uint64_t size)
+static int start_open_file(const struct vb_born_hooks *hooks, uint64_t size)
 {
 	int fd = hooks->memfd("verbatim-memory", size);
 	struct stat st;
@@ -120,7 +120,7 @@ static int make_range(const struct vb_born_hooks *hooks, uint64_t limit)
 	char *info;
 	int ret;
 
-	ret = open_file(hooks, size);
+	ret = start_open_file(hooks, size);
 	if (ret)
 		return ret;
 	info = (char *)RAW(SYS_mmap, NULL, notes, PROT_READ | PROT_WRITE,
@@ -152,7 +152,7 @@ static int make_range(const struct vb_born_hooks *hooks, uint64_t limit)
 /* A forked child has opened a card: what is free is its own file's from now on. */
 static int take_over_range(const struct vb_born_hooks *hooks)
 {
-	int ret = open_file(hooks, memory.size);
+	int ret = start_open_file(hooks, memory.size);
 
 	if (ret)
 		return ret;

@@ -154,7 +154,7 @@ static bool is_taken_over(void)
 }
 
 /* The lock, with the program's signals blocked. */
-static bool try_lock(void)
+static bool patch_try_lock(void)
 {
 	return is_taken_over() && vb_trylock(&patch.lock);
 }
@@ -349,7 +349,7 @@ static void make_jump(struct vb_tramp *tramp, const struct vb_jump_window *windo
 }
 
 /* A jump whose last bytes are its neighbour's ends elsewhere when the neighbour is changed. */
-static bool overlaps(uintptr_t site, size_t span)
+static bool patch_overlaps(uintptr_t site, size_t span)
 {
 	uint32_t count = atomic_load_explicit(&patch.count, memory_order_relaxed);
 
@@ -370,7 +370,7 @@ static unsigned int free_windows(uintptr_t site, const uint8_t *bytes, unsigned 
 	unsigned int all = vb_jump_windows(site, bytes, length, windows), count = 0;
 
 	for (unsigned int i = 0; i < all; i++)
-		if (!overlaps(site, (size_t)windows[i].prefixes + VB_JUMP))
+		if (!patch_overlaps(site, (size_t)windows[i].prefixes + VB_JUMP))
 			windows[count++] = windows[i];
 	return count;
 }
@@ -428,8 +428,8 @@ static bool has_probe(uintptr_t rip, const uint8_t *code, size_t length)
 }
 
 /* What can be said without a look at the process. */
-static enum vb_site_reason refuse(uintptr_t rip, const uint8_t *code,
-				  const struct vb_store_form *form)
+static enum vb_site_reason patch_refuse(uintptr_t rip, const uint8_t *code,
+					const struct vb_store_form *form)
 {
 	if (!vb_tramp_can(form))
 		return VB_SITE_FORM;
@@ -543,7 +543,7 @@ static enum vb_site_reason make_tramp(struct vb_tramp *tramp)
 }
 
 /* A library that was unloaded often comes back to the same place: its trampolines are still there. */
-static struct vb_tramp *find_old(uintptr_t rip, const uint8_t *code, size_t length)
+static struct vb_tramp *patch_find_old(uintptr_t rip, const uint8_t *code, size_t length)
 {
 	uint32_t count = atomic_load_explicit(&patch.count, memory_order_relaxed);
 
@@ -554,13 +554,13 @@ static struct vb_tramp *find_old(uintptr_t rip, const uint8_t *code, size_t leng
 
 		if (t->site == rip && t->form.length == length && !memcmp(t->code, code, length) &&
 		    !vb_fault_copy(foreign, (const void *)(rip + t->changed), n) &&
-		    !memcmp(foreign, t->jump + t->changed, n) && !overlaps(rip, t->span))
+		    !memcmp(foreign, t->jump + t->changed, n) && !patch_overlaps(rip, t->span))
 			return t;
 	}
 	return NULL;
 }
 
-static enum vb_site_reason use(struct vb_site *site, struct vb_tramp *tramp)
+static enum vb_site_reason patch_use(struct vb_site *site, struct vb_tramp *tramp)
 {
 	atomic_store_explicit(&tramp->budget, FIRST_BUDGET, memory_order_relaxed);
 	atomic_store_explicit(&tramp->restored, false, memory_order_relaxed);
@@ -575,14 +575,14 @@ static enum vb_site_reason use(struct vb_site *site, struct vb_tramp *tramp)
 static enum vb_site_reason try_patch(struct vb_site *site, uintptr_t rip, const uint8_t *code,
 				     const struct vb_store_form *form)
 {
-	enum vb_site_reason reason = refuse(rip, code, form);
+	enum vb_site_reason reason = patch_refuse(rip, code, form);
 	uint32_t count = atomic_load_explicit(&patch.count, memory_order_relaxed);
-	struct vb_tramp *tramp = find_old(rip, code, form->length);
+	struct vb_tramp *tramp = patch_find_old(rip, code, form->length);
 
 	if (reason)
 		return reason;
 	if (tramp)
-		return use(site, tramp);
+		return patch_use(site, tramp);
 	if (count == VB_TRAMP_MAX)
 		return VB_SITE_FULL;
 	tramp = &patch.tramps[count];
@@ -594,7 +594,7 @@ static enum vb_site_reason try_patch(struct vb_site *site, uintptr_t rip, const 
 	if (reason)
 		return reason;
 	atomic_store_explicit(&patch.count, count + 1, memory_order_release);
-	return use(site, tramp);
+	return patch_use(site, tramp);
 }
 
 /* No signal at all, because an interrupted change would make this thread wait for itself. */
@@ -703,7 +703,7 @@ void vb_patch_consider(struct vb_site *site)
 		note_attempt(site, VB_SITE_REFUSED);
 		return;
 	}
-	if (!try_lock())
+	if (!patch_try_lock())
 		return; /* the next trap, then */
 	vb_trap_call_on(empty_stack(), patch_now, site);
 	vb_unlock(&patch.lock);
@@ -716,7 +716,7 @@ struct put_back {
 };
 
 /* Where something else stands there by now it stays as it is. */
-static void put_back(void *arg)
+static void patch_put_back(void *arg)
 {
 	const struct put_back *back = arg;
 	struct vb_tramp *tramp = back->tramp;
@@ -744,9 +744,9 @@ void vb_patch_uncover(struct vb_tramp *tramp)
 	VB_NO_CANCEL;
 	struct put_back back = { tramp, VB_SITE_TRACED, true };
 
-	if (is_held_off() || vb_proc_tracer() || !try_lock())
+	if (is_held_off() || vb_proc_tracer() || !patch_try_lock())
 		return; /* the next trap, then */
-	vb_trap_call_on(empty_stack(), put_back, &back);
+	vb_trap_call_on(empty_stack(), patch_put_back, &back);
 	vb_unlock(&patch.lock);
 }
 
@@ -773,8 +773,8 @@ void vb_patch_restore(struct vb_tramp *tramp, enum vb_site_reason reason)
 		return;
 	}
 	block_all(&before);
-	if (try_lock()) {
-		vb_trap_call_on(empty_stack(), put_back, &back);
+	if (patch_try_lock()) {
+		vb_trap_call_on(empty_stack(), patch_put_back, &back);
 		vb_unlock(&patch.lock);
 	}
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
@@ -844,7 +844,7 @@ static uint32_t read_environment(void)
 /* No thread of a child finds a site half changed. */
 static void patch_prepare(void)
 {
-	for (unsigned int tries = 0; !try_lock(); tries++)
+	for (unsigned int tries = 0; !patch_try_lock(); tries++)
 		wait_a_little(tries);
 }
 
@@ -876,7 +876,7 @@ static void map_alive(void)
 	atomic_store_explicit(patch.alive, ALIVE, memory_order_relaxed);
 }
 
-static void setup(void)
+static void patch_setup(void)
 {
 	uint32_t after = read_environment();
 
@@ -903,7 +903,7 @@ void vb_patch_setup(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, setup);
+	pthread_once(&once, patch_setup);
 }
 
 #endif

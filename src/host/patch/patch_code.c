@@ -47,7 +47,7 @@ static void put(struct out *out, const void *bytes, size_t n)
 #define PUT(out, ...) \
 	put(out, (const uint8_t[]){ __VA_ARGS__ }, sizeof((const uint8_t[]){ __VA_ARGS__ }))
 
-static uintptr_t here(const struct out *out)
+static uintptr_t patch_code_here(const struct out *out)
 {
 	return out->base + (uintptr_t)(out->at - out->start);
 }
@@ -59,7 +59,7 @@ static void put_word(struct out *out, uint64_t value)
 
 static void put_jump(struct out *out, uintptr_t to)
 {
-	int64_t distance = (int64_t)(to - (here(out) + VB_JUMP));
+	int64_t distance = (int64_t)(to - (patch_code_here(out) + VB_JUMP));
 	int32_t rel = (int32_t)distance;
 
 	if (rel != distance)
@@ -141,7 +141,7 @@ bool vb_tramp_build(struct vb_tramp *tramp, uintptr_t at, uint8_t *code, size_t 
 	tramp->code_start = at;
 	if (tramp->skip) {
 		put_jump(&out, at + tramp->skip);
-		while (!out.failed && here(&out) < at + tramp->skip)
+		while (!out.failed && patch_code_here(&out) < at + tramp->skip)
 			PUT(&out, VB_HLT);
 	}
 	PUT(&out, 0x48, 0x8d, 0x64, 0x24, 0x80, 0x50); /* lea -128(%rsp), %rsp; push %rax */
@@ -159,12 +159,12 @@ bool vb_tramp_build(struct vb_tramp *tramp, uintptr_t at, uint8_t *code, size_t 
 	PUT(&out, 0x48, 0x83, 0x39, 0x00); /* cmpq $0, (%rcx) */
 	PUT(&out, 0x7c, 4);                /* jl elsewhere */
 	PUT(&out, 0x48, 0x83, 0x29, 0x01); /* subq $1, (%rcx) */
-	tramp->elsewhere = here(&out);
+	tramp->elsewhere = patch_code_here(&out);
 	put_registers_back(&out);
-	tramp->original = here(&out);
+	tramp->original = patch_code_here(&out);
 	put(&out, tramp->code, tramp->form.length);
 	put_jump(&out, behind);
-	tramp->done = here(&out);
+	tramp->done = patch_code_here(&out);
 	put_registers_back(&out);
 	put_jump(&out, behind);
 	if (out.failed)

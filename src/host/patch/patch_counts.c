@@ -63,14 +63,14 @@ void vb_patch_publish(struct vb_slot_doorbells *where)
 
 void vb_patch_withdraw(struct vb_slot_doorbells *where)
 {
-	/* Pairs with show(): it sees this, or vb_patch_hide() sees it. */
+	/* Pairs with patch_counts_show(): it sees this, or vb_patch_hide() sees it. */
 	atomic_compare_exchange_strong_explicit(&shown, &where, NULL, memory_order_seq_cst,
 						memory_order_relaxed);
 }
 
 static _Atomic uint32_t showing; /* threads that may be writing where it says */
 
-static void show(void)
+static void patch_counts_show(void)
 {
 	atomic_fetch_add_explicit(&showing, 1, memory_order_seq_cst);
 	show_counts(atomic_load_explicit(&shown, memory_order_seq_cst));
@@ -106,7 +106,7 @@ void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason)
 		atomic_fetch_sub_explicit(&vb_patch_counts.sites[before], 1, memory_order_relaxed);
 	if (reason)
 		atomic_fetch_add_explicit(&vb_patch_counts.sites[reason], 1, memory_order_relaxed);
-	show();
+	patch_counts_show();
 }
 
 void vb_patch_count_trap(void)
@@ -122,5 +122,5 @@ void vb_patch_count_trap(void)
 void vb_patch_count_patched(int change)
 {
 	atomic_fetch_add_explicit(&vb_patch_counts.patched, (uint32_t)change, memory_order_relaxed);
-	show();
+	patch_counts_show();
 }

@@ -56,7 +56,7 @@ int vb_proc_open(const char *name, int flags)
 }
 
 /* The next line without its end, cut at LINE - 1; false at the end of the file. */
-static bool next_line(struct lines *lines, char *line)
+static bool patch_place_next_line(struct lines *lines, char *line)
 {
 	size_t n = 0;
 
@@ -94,7 +94,7 @@ static bool status_value(const char *file, const char *key, char value[LINE])
 
 	if (lines.fd < 0)
 		return false;
-	while (!found && next_line(&lines, line)) {
+	while (!found && patch_place_next_line(&lines, line)) {
 		found = !strncmp(line, key, n);
 		if (found)
 			strcpy(value, line + n + strspn(line + n, " \t"));
@@ -112,7 +112,7 @@ enum vb_site_reason vb_proc_tracer(void)
 	return value[0] == '0' ? VB_SITE_NONE : VB_SITE_TRACED;
 }
 
-static const char *number(const char *at, unsigned int base, uint64_t *value)
+static const char *patch_place_number(const char *at, unsigned int base, uint64_t *value)
 {
 	for (*value = 0;; at++) {
 		unsigned int digit = *at >= '0' && *at <= '9'   ? (unsigned int)(*at - '0')
@@ -138,7 +138,7 @@ static bool blocks_faults(const char *thread)
 	strcat(file, "/status");
 	if (!status_value(file, "SigBlk:", value))
 		return false;
-	number(value, 16, &mask);
+	patch_place_number(value, 16, &mask);
 	return mask >> (SIGSEGV - 1) & 1;
 }
 
@@ -185,18 +185,18 @@ static const char *skip_word(const char *at)
 }
 
 /* 7f00-7f10 r-xp 0000 08:01 1234   /path */
-static bool parse(const char *line, struct mapping *map)
+static bool patch_place_parse(const char *line, struct mapping *map)
 {
-	const char *at = number(line, 16, &map->start);
+	const char *at = patch_place_number(line, 16, &map->start);
 
 	if (*at != '-')
 		return false;
-	at = number(at + 1, 16, &map->end);
+	at = patch_place_number(at + 1, 16, &map->end);
 	if (*at != ' ' || strlen(at) < 6)
 		return false;
 	map->rights = ++at;
 	at = skip_word(skip_word(skip_word(at)));
-	map->path = skip_word(number(at, 10, &map->inode));
+	map->path = skip_word(patch_place_number(at, 10, &map->inode));
 	return map->start < map->end;
 }
 
@@ -220,7 +220,7 @@ static bool is_text(const struct mapping *map)
 }
 
 /* A mapping of trampolines. */
-static bool is_ours(const struct mapping *map)
+static bool patch_place_is_ours(const struct mapping *map)
 {
 	return begins(map->path, "/memfd:" VB_TRAMP_FILE) && vb_tramp_next(map->start, map->end);
 }
@@ -234,8 +234,9 @@ bool vb_place_is_executable(const uintptr_t *at, unsigned int count)
 
 	if (lines.fd < 0)
 		return true;
-	while (!found && next_line(&lines, line)) {
-		if (!parse(line, &map) || map.rights[2] != 'x' || is_ours(&map))
+	while (!found && patch_place_next_line(&lines, line)) {
+		if (!patch_place_parse(line, &map) || map.rights[2] != 'x' ||
+		    patch_place_is_ours(&map))
 			continue;
 		for (unsigned int i = 0; i < count; i++)
 			found |= at[i] >= map.start && at[i] < map.end;
@@ -283,8 +284,8 @@ static void find_stack(void)
 	struct mapping map;
 	char line[LINE];
 
-	while (lines.fd >= 0 && next_line(&lines, line))
-		if (parse(line, &map) && !strcmp(map.path, "[stack]"))
+	while (lines.fd >= 0 && patch_place_next_line(&lines, line))
+		if (patch_place_parse(line, &map) && !strcmp(map.path, "[stack]"))
 			stack_end = map.end;
 	if (lines.fd >= 0)
 		vb_sys_close(lines.fd);
@@ -405,14 +406,14 @@ enum vb_site_reason vb_place_find(uintptr_t site, size_t bytes, size_t size,
 	if (lines.fd < 0)
 		return VB_SITE_REFUSED;
 	search.stack = lowest_of_stack(&unlimited);
-	while (next_line(&lines, line)) {
-		if (!parse(line, &map))
+	while (patch_place_next_line(&lines, line)) {
+		if (!patch_place_parse(line, &map))
 			continue;
 		if (site >= map.start && site < map.end)
 			text = is_text(&map) && map.end - site >= bytes;
 		if (!unlimited || strcmp(map.path, "[stack]"))
 			try_gap(&search, free_from, map.start, false);
-		if (is_ours(&map))
+		if (patch_place_is_ours(&map))
 			try_page(&search, map.start, map.end);
 		free_from = map.end + (!strcmp(map.path, "[heap]") ? HEAP_ROOM : 0);
 	}

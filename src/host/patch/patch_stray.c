@@ -46,7 +46,7 @@ uint16_t vb_stray_starts(const uint8_t *code, size_t len, unsigned int from, uns
 	return starts;
 }
 
-static uintptr_t target(const struct vb_tramp *tramp, const uint8_t *distance)
+static uintptr_t patch_stray_target(const struct vb_tramp *tramp, const uint8_t *distance)
 {
 	int32_t rel;
 
@@ -61,7 +61,7 @@ static uintptr_t landing(const struct vb_tramp *tramp, uint32_t breakpoints)
 
 	for (unsigned int i = 0; i < DISTANCE; i++)
 		distance[i] = breakpoints >> (first + i) & 1 ? VB_INT3 : tramp->jump[first + i];
-	return target(tramp, distance);
+	return patch_stray_target(tramp, distance);
 }
 
 /* All of the sets of breakpoints but those that change nothing: such a byte may stand there anyway. */
@@ -92,11 +92,11 @@ bool vb_stray_led_to(const struct vb_tramp *tramp, uintptr_t rip)
 	/* Something else than a breakpoint, behind a jump that is still there. */
 	return starts && !vb_fault_copy(now, (const void *)(tramp->site + first), sizeof(now)) &&
 	       !memcmp(now, tramp->jump + first, (size_t)(tramp->changed - first)) &&
-	       target(tramp, now) == rip;
+	       patch_stray_target(tramp, now) == rip;
 }
 
 /* Where something is mapped already, it is there to stay, or so its owner hopes. */
-static bool reserve(uintptr_t at)
+static bool patch_stray_reserve(uintptr_t at)
 {
 	uintptr_t page = at & ~(uintptr_t)(PAGE - 1);
 	void *map;
@@ -138,7 +138,7 @@ bool vb_stray_close(const struct vb_tramp *tramp)
 
 	for (unsigned int i = 0; i < count; i++)
 		if (is_inside(tramp, at[i]) || vb_tramp_next(at[i], at[i] + 1) ||
-		    (!is_on_own_page(tramp, at[i]) && !reserve(at[i])))
+		    (!is_on_own_page(tramp, at[i]) && !patch_stray_reserve(at[i])))
 			return false;
 	return !count || !vb_place_is_executable(at, count);
 }

@@ -32,7 +32,7 @@ static bool serialize(void)
 }
 
 /* Looked at afterwards: a program that closes all descriptors closes this one, too. */
-static bool write_text(int fd, uintptr_t at, const uint8_t *bytes, size_t n)
+static bool patch_text_write_text(int fd, uintptr_t at, const uint8_t *bytes, size_t n)
 {
 	ssize_t done;
 
@@ -53,8 +53,8 @@ static void force_text(uintptr_t at, const uint8_t *bytes, size_t n)
 	for (bool done = false; !done; sched_yield()) {
 		int fd = open_text();
 
-		done = fd >= 0 && write_text(fd, at + 1, bytes + 1, n - 1) && serialize() &&
-		       write_text(fd, at, bytes, 1);
+		done = fd >= 0 && patch_text_write_text(fd, at + 1, bytes + 1, n - 1) &&
+		       serialize() && patch_text_write_text(fd, at, bytes, 1);
 		if (fd >= 0)
 			vb_sys_close(fd);
 	}
@@ -77,15 +77,15 @@ bool vb_text_change(struct vb_site *site, uintptr_t at, const uint8_t *was, cons
 	fd = open_text();
 	if (fd < 0)
 		return false;
-	if (memcmp((const void *)at, was, n) || !write_text(fd, at + 1, was + 1, n - 1) ||
-	    !serialize()) {
+	if (memcmp((const void *)at, was, n) ||
+	    !patch_text_write_text(fd, at + 1, was + 1, n - 1) || !serialize()) {
 		vb_sys_close(fd);
 		return false;
 	}
 	atomic_fetch_add_explicit(&site->changes, 1, memory_order_seq_cst);
-	if (write_text(fd, at, &hlt, 1)) {
-		done = serialize() && write_text(fd, at + 1, will + 1, n - 1) && serialize() &&
-		       write_text(fd, at, will, 1);
+	if (patch_text_write_text(fd, at, &hlt, 1)) {
+		done = serialize() && patch_text_write_text(fd, at + 1, will + 1, n - 1) &&
+		       serialize() && patch_text_write_text(fd, at, will, 1);
 		if (!done)
 			force_text(at, was, n);
 		serialize();
@@ -106,9 +106,9 @@ void vb_text_finish(struct vb_site *site, const struct vb_tramp *tramp, uint32_t
 
 	if (fd < 0)
 		return;
-	if (write_text(fd, tramp->site + 1, tramp->code + 1, tramp->changed - 1u)) {
+	if (patch_text_write_text(fd, tramp->site + 1, tramp->code + 1, tramp->changed - 1u)) {
 		serialize();
-		if (write_text(fd, tramp->site, tramp->code, 1)) {
+		if (patch_text_write_text(fd, tramp->site, tramp->code, 1)) {
 			serialize();
 			atomic_compare_exchange_strong_explicit(&site->changes, &changes,
 								changes + 1, memory_order_seq_cst,
@@ -127,7 +127,8 @@ bool vb_text_change_below(const struct vb_tramp *tramp)
 	if (fd < 0)
 		return false;
 	done = *(const uint8_t *)tramp->site == VB_INT3 &&
-	       write_text(fd, tramp->site + 1, tramp->code + 1, tramp->changed - 1u) && serialize();
+	       patch_text_write_text(fd, tramp->site + 1, tramp->code + 1, tramp->changed - 1u) &&
+	       serialize();
 	vb_sys_close(fd);
 	return done;
 }

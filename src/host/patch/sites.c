@@ -19,14 +19,14 @@ enum { SITES = 1024, PROBE = 8, INT3 = 0xcc };
 
 static struct vb_site sites[SITES];
 
-static uint32_t hash(uintptr_t rip)
+static uint32_t sites_hash(uintptr_t rip)
 {
 	return (uint32_t)((rip * 0x9e3779b97f4a7c15ull) >> 32) % SITES;
 }
 
 struct vb_site *vb_site_find(uintptr_t rip)
 {
-	uint32_t at = hash(rip);
+	uint32_t at = sites_hash(rip);
 
 	for (uint32_t i = 0; i < PROBE; i++) {
 		struct vb_site *site = &sites[(at + i) % SITES];
@@ -41,9 +41,9 @@ struct vb_site *vb_site_find(uintptr_t rip)
 }
 
 /* Two threads that enter the same rip meet at the same free place. */
-static struct vb_site *enter(uintptr_t rip)
+static struct vb_site *sites_enter(uintptr_t rip)
 {
-	uint32_t at = hash(rip);
+	uint32_t at = sites_hash(rip);
 
 	for (uint32_t i = 0; i < PROBE; i++) {
 		struct vb_site *site = &sites[(at + i) % SITES];
@@ -75,7 +75,7 @@ static bool known(struct vb_site *site, const uint8_t *code, size_t len, struct 
 }
 
 /* Other code than before is another site: it starts from nothing. */
-static bool note(struct vb_site *site, const uint8_t *code, const struct vb_store_form *form)
+static bool sites_note(struct vb_site *site, const uint8_t *code, const struct vb_store_form *form)
 {
 	uint32_t version = atomic_load_explicit(&site->version, memory_order_relaxed);
 
@@ -110,8 +110,8 @@ int vb_site_parse(uintptr_t rip, const uint8_t *code, size_t len, struct vb_stor
 	if (ret)
 		return ret;
 	if (!site)
-		site = enter(rip);
-	if (site && note(site, code, form))
+		site = sites_enter(rip);
+	if (site && sites_note(site, code, form))
 		*out = site;
 	return 0;
 }

@@ -252,7 +252,7 @@ static bool take_exchange(const struct decoded *d, struct vb_store_form *form)
 	       form->source == VB_STORE_FROM_GPR;
 }
 
-static bool take_string(const struct decoded *d, struct vb_store_form *form)
+static bool patch_store_take_string(const struct decoded *d, struct vb_store_form *form)
 {
 	form->repeat = !!(d->insn.attributes & ZYDIS_ATTRIB_HAS_REP);
 	return form->size && form->size <= 8;
@@ -261,20 +261,22 @@ static bool take_string(const struct decoded *d, struct vb_store_form *form)
 static bool take_fill(const struct decoded *d, struct vb_store_form *form)
 {
 	form->kind = VB_STORE_FILL;
-	return take_string(d, form);
+	return patch_store_take_string(d, form);
 }
 
 /* A source in another segment is not here: si must come out as it is without the segment's base. */
-static bool take_copy(const struct decoded *d, struct vb_store_form *form)
+static bool patch_store_take_copy(const struct decoded *d, struct vb_store_form *form)
 {
 	form->kind = VB_STORE_COPY;
-	return segment_of(d->op[1].mem.segment) == VB_STORE_FLAT && take_string(d, form);
+	return segment_of(d->op[1].mem.segment) == VB_STORE_FLAT &&
+	       patch_store_take_string(d, form);
 }
 
 /* The string move, or the scalar one. */
 static bool take_movsd(const struct decoded *d, struct vb_store_form *form)
 {
-	return d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY ? take_copy(d, form) : take_move(d, form);
+	return d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY ? patch_store_take_copy(d, form)
+							  : take_move(d, form);
 }
 
 /* The element of a vector register that the last byte names. */
@@ -334,10 +336,10 @@ static const struct {
 	{ ZYDIS_MNEMONIC_STOSW, take_fill },
 	{ ZYDIS_MNEMONIC_STOSD, take_fill },
 	{ ZYDIS_MNEMONIC_STOSQ, take_fill },
-	{ ZYDIS_MNEMONIC_MOVSB, take_copy },
-	{ ZYDIS_MNEMONIC_MOVSW, take_copy },
+	{ ZYDIS_MNEMONIC_MOVSB, patch_store_take_copy },
+	{ ZYDIS_MNEMONIC_MOVSW, patch_store_take_copy },
 	{ ZYDIS_MNEMONIC_MOVSD, take_movsd },
-	{ ZYDIS_MNEMONIC_MOVSQ, take_copy },
+	{ ZYDIS_MNEMONIC_MOVSQ, patch_store_take_copy },
 	{ ZYDIS_MNEMONIC_MOVD, take_move },
 	{ ZYDIS_MNEMONIC_MOVQ, take_move },
 	{ ZYDIS_MNEMONIC_MOVNTQ, take_move },
@@ -515,8 +517,8 @@ static bool address_of(const struct vb_store_form *form, const struct vb_store_r
 	return true;
 }
 
-static bool read_source(const struct vb_store_form *form, const struct vb_store_regs *regs,
-			uint8_t *to)
+static bool patch_store_read_source(const struct vb_store_form *form,
+				    const struct vb_store_regs *regs, uint8_t *to)
 {
 	uint8_t all[VB_STORE_MAX];
 	uint64_t value;
@@ -598,7 +600,7 @@ int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *
 	case VB_STORE_PLAIN:
 	case VB_STORE_EXCHANGE:
 		if (address_of(form, regs, &store->addr) && read_mask(form, regs, &store->mask) &&
-		    read_source(form, regs, store->data))
+		    patch_store_read_source(form, regs, store->data))
 			return 0;
 		return -EINVAL;
 	case VB_STORE_FILL:
@@ -617,7 +619,7 @@ int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *
 
 /* --- loads ------------------------------------------------------------------------------------ */
 
-static bool is_load(const struct decoded *d, struct vb_load *load)
+static bool patch_store_is_load(const struct decoded *d, struct vb_load *load)
 {
 	switch (d->insn.mnemonic) {
 	case ZYDIS_MNEMONIC_MOVBE:
@@ -650,7 +652,7 @@ int vb_load_decode(const uint8_t *code, size_t len, const struct vb_store_regs *
 	if (ZYAN_FAILED(
 		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
 	    ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code, len, &d.insn, d.op)) ||
-	    !is_load(&d, load) || !find_gpr(d.op[0].reg.value, &number, &high) ||
+	    !patch_store_is_load(&d, load) || !find_gpr(d.op[0].reg.value, &number, &high) ||
 	    !take_address(&d.op[1], &form))
 		return -EINVAL;
 	form.length = d.insn.length;

@@ -42,7 +42,7 @@ static bool load_card(void)
 	return state > 0;
 }
 
-static bool parse(const char *name, unsigned int *number)
+static bool accel_parse(const char *name, unsigned int *number)
 {
 	const char *p = name + sizeof(ACCEL) - 1;
 	unsigned int n = 0;
@@ -63,7 +63,7 @@ bool accel_open(const char *name, int flags, int *fd)
 	unsigned int number;
 	int ret;
 
-	if (!parse(name, &number) || flags & O_PATH || !load_card())
+	if (!accel_parse(name, &number) || flags & O_PATH || !load_card())
 		return false;
 	ret = card.open(number, flags);
 	if (ret < 0)

@@ -49,25 +49,25 @@ static int open_ours(const struct redirect *to, int flags)
 	return LIBC(open)(to->path, flags);
 }
 
-static mode_t mode_of(int flags, va_list args)
+static mode_t preload_files_mode_of(int flags, va_list args)
 {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, mode_t) : 0;
 }
 
-#define OPEN(name, dir, params, ...)                  \
-	PUBLIC int name params                        \
-	{                                             \
-		struct redirect to;                   \
-		va_list args;                         \
-		mode_t mode;                          \
-                                                      \
-		redirect(&to, dir, path);             \
-		if (to.ours)                          \
-			return open_ours(&to, flags); \
-		va_start(args, flags);                \
-		mode = mode_of(flags, args);          \
-		va_end(args);                         \
-		return LIBC(name)(__VA_ARGS__, mode); \
+#define OPEN(name, dir, params, ...)                       \
+	PUBLIC int name params                             \
+	{                                                  \
+		struct redirect to;                        \
+		va_list args;                              \
+		mode_t mode;                               \
+                                                           \
+		redirect(&to, dir, path);                  \
+		if (to.ours)                               \
+			return open_ours(&to, flags);      \
+		va_start(args, flags);                     \
+		mode = preload_files_mode_of(flags, args); \
+		va_end(args);                              \
+		return LIBC(name)(__VA_ARGS__, mode);      \
 	}
 
 /* Without a mode. */

@@ -137,7 +137,7 @@ static const char *skip(const char *path)
 }
 
 /* What is behind the row in a path that it covers, NULL in any other. */
-static const char *behind(const char *path, const char *row)
+static const char *redirect_behind(const char *path, const char *row)
 {
 	for (; *row; row++, path++) {
 		if (*row == '/')
@@ -190,7 +190,7 @@ static void redirect_absolute(struct redirect *to, const char *root, const char 
 
 find_row:
 	for (row = 0, rest = NULL; row < VB_FILES_ROWS; row++) {
-		rest = behind(path, vb_files_rows[row]);
+		rest = redirect_behind(path, vb_files_rows[row]);
 		if (rest)
 			break;
 	}

@@ -25,14 +25,14 @@ struct vb_arena_block {
 
 /* ---- bins ---- */
 
-static unsigned int bin_of(uint64_t size)
+static unsigned int arena_bin_of(uint64_t size)
 {
 	return 63 - (unsigned int)__builtin_clzll(size);
 }
 
 static void bin_insert(struct vb_arena *arena, struct vb_arena_block *block)
 {
-	struct vb_arena_block **bin = &arena->bins[bin_of(block->size)];
+	struct vb_arena_block **bin = &arena->bins[arena_bin_of(block->size)];
 
 	block->bin_prev = NULL;
 	block->bin_next = *bin;
@@ -46,7 +46,7 @@ static void bin_remove(struct vb_arena *arena, struct vb_arena_block *block)
 	if (block->bin_prev)
 		block->bin_prev->bin_next = block->bin_next;
 	else
-		arena->bins[bin_of(block->size)] = block->bin_next;
+		arena->bins[arena_bin_of(block->size)] = block->bin_next;
 	if (block->bin_next)
 		block->bin_next->bin_prev = block->bin_prev;
 }
@@ -72,9 +72,9 @@ static struct vb_arena_block *find_in_bin(struct vb_arena *arena, unsigned int b
  * Blocks in the bin of this size may be too small; those in higher bins are large enough, apart
  * from the alignment. So try a few of the own bin, then the higher bins, then all of the own bin.
  */
-static struct vb_arena_block *find_free(struct vb_arena *arena, uint64_t size, uint64_t align)
+static struct vb_arena_block *arena_find_free(struct vb_arena *arena, uint64_t size, uint64_t align)
 {
-	unsigned int own = bin_of(size);
+	unsigned int own = arena_bin_of(size);
 	struct vb_arena_block *b = find_in_bin(arena, own, size, align, 32);
 
 	for (unsigned int bin = own + 1; bin < ARRAY_SIZE(arena->bins) && !b; bin++)
@@ -84,14 +84,14 @@ static struct vb_arena_block *find_free(struct vb_arena *arena, uint64_t size, u
 
 /* ---- used blocks by address ---- */
 
-static size_t slot_of(const struct vb_arena *arena, uint64_t addr)
+static size_t arena_slot_of(const struct vb_arena *arena, uint64_t addr)
 {
 	return (addr / VB_ARENA_ALIGN * 0x9e3779b97f4a7c15ULL >> 20) & (arena->table_size - 1);
 }
 
-static void table_put(struct vb_arena *arena, struct vb_arena_block *block)
+static void arena_table_put(struct vb_arena *arena, struct vb_arena_block *block)
 {
-	size_t i = slot_of(arena, block->addr);
+	size_t i = arena_slot_of(arena, block->addr);
 
 	while (arena->table[i])
 		i = (i + 1) & (arena->table_size - 1);
@@ -113,14 +113,14 @@ static bool table_reserve(struct vb_arena *arena)
 	arena->table_size = 2 * old_size;
 	for (size_t i = 0; i < old_size; i++)
 		if (old[i])
-			table_put(arena, old[i]);
+			arena_table_put(arena, old[i]);
 	free(old);
 	return true;
 }
 
-static struct vb_arena_block *table_take(struct vb_arena *arena, uint64_t addr)
+static struct vb_arena_block *arena_table_take(struct vb_arena *arena, uint64_t addr)
 {
-	size_t mask = arena->table_size - 1, hole = slot_of(arena, addr);
+	size_t mask = arena->table_size - 1, hole = arena_slot_of(arena, addr);
 	struct vb_arena_block *block;
 
 	while (arena->table[hole] && arena->table[hole]->addr != addr)
@@ -130,7 +130,7 @@ static struct vb_arena_block *table_take(struct vb_arena *arena, uint64_t addr)
 		return NULL;
 	/* Close the gap, so that what was put behind it is still found. */
 	for (size_t i = (hole + 1) & mask; arena->table[i]; i = (i + 1) & mask) {
-		size_t home = slot_of(arena, arena->table[i]->addr);
+		size_t home = arena_slot_of(arena, arena->table[i]->addr);
 
 		if (((i - home) & mask) >= ((i - hole) & mask)) {
 			arena->table[hole] = arena->table[i];
@@ -144,7 +144,7 @@ static struct vb_arena_block *table_take(struct vb_arena *arena, uint64_t addr)
 /* ---- blocks ---- */
 
 /* A new free block for the end of block, from size on; not in a bin yet. */
-static struct vb_arena_block *split(struct vb_arena_block *block, uint64_t size)
+static struct vb_arena_block *arena_split(struct vb_arena_block *block, uint64_t size)
 {
 	struct vb_arena_block *rest = calloc(1, sizeof(*rest));
 
@@ -162,7 +162,7 @@ static struct vb_arena_block *split(struct vb_arena_block *block, uint64_t size)
 }
 
 /* Append the free block behind it; neither is in a bin. */
-static void join(struct vb_arena_block *block)
+static void arena_join(struct vb_arena_block *block)
 {
 	struct vb_arena_block *gone = block->next;
 
@@ -174,25 +174,25 @@ static void join(struct vb_arena_block *block)
 }
 
 /* Cut [aligned, aligned + size) out of a free block. Both splits are made, or none. */
-static struct vb_arena_block *cut(struct vb_arena *arena, struct vb_arena_block *block,
-				  uint64_t size, uint64_t align)
+static struct vb_arena_block *arena_cut(struct vb_arena *arena, struct vb_arena_block *block,
+					uint64_t size, uint64_t align)
 {
 	uint64_t front = -block->addr & (align - 1);
 	struct vb_arena_block *start = block, *rest;
 
 	bin_remove(arena, block);
 	if (front) {
-		block = split(start, front);
+		block = arena_split(start, front);
 		if (!block) {
 			bin_insert(arena, start);
 			return NULL;
 		}
 	}
 	if (block->size > size) {
-		rest = split(block, size);
+		rest = arena_split(block, size);
 		if (!rest) {
 			if (front)
-				join(start);
+				arena_join(start);
 			bin_insert(arena, start);
 			return NULL;
 		}
@@ -256,15 +256,15 @@ uint64_t vb_arena_alloc(struct vb_arena *arena, uint64_t size, uint64_t align)
 		return 0;
 	pthread_mutex_lock(&arena->lock);
 	if (table_reserve(arena))
-		block = find_free(arena, rounded, align);
+		block = arena_find_free(arena, rounded, align);
 	if (block)
-		block = cut(arena, block, rounded, align);
+		block = arena_cut(arena, block, rounded, align);
 	if (block) {
 		block->requested = size;
 		arena->requested += size;
 		arena->allocated += block->size;
 		arena->used++;
-		table_put(arena, block);
+		arena_table_put(arena, block);
 	}
 	pthread_mutex_unlock(&arena->lock);
 	return block ? block->addr : 0;
@@ -283,7 +283,7 @@ bool vb_arena_free(struct vb_arena *arena, uint64_t addr)
 	struct vb_arena_block *block;
 
 	pthread_mutex_lock(&arena->lock);
-	block = table_take(arena, addr);
+	block = arena_table_take(arena, addr);
 	if (block) {
 		arena->used--;
 		arena->requested -= block->requested;
@@ -292,12 +292,12 @@ bool vb_arena_free(struct vb_arena *arena, uint64_t addr)
 		block->requested = 0;
 		if (block->next && !block->next->requested) {
 			bin_remove(arena, block->next);
-			join(block);
+			arena_join(block);
 		}
 		if (block->prev && !block->prev->requested) {
 			block = block->prev;
 			bin_remove(arena, block);
-			join(block);
+			arena_join(block);
 		}
 		bin_insert(arena, block);
 	}

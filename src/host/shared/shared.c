@@ -89,7 +89,7 @@ static void unlock_table(const sigset_t *before)
 
 /* --- the switch -------------------------------------------------------------------------------- */
 
-static bool switched_off(void)
+static bool shared_switched_off(void)
 {
 	static _Atomic int off = -1;
 	int is = atomic_load_explicit(&off, memory_order_relaxed);
@@ -106,7 +106,7 @@ static bool switched_off(void)
 
 bool vb_shared_wanted(void)
 {
-	return own && !own->failed && !switched_off();
+	return own && !own->failed && !shared_switched_off();
 }
 
 /* --- files ------------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static int make_map(void)
  * Whether another file may come to this place. A peer that has read an entry before it was removed
  * looks the file up by its place: until its pin is awaited that must be the old one, or none.
  */
-static bool is_free(struct vb_shared_map *map, int file)
+static bool shared_is_free(struct vb_shared_map *map, int file)
 {
 	return !own->pages[file] &&
 	       (!atomic_load_explicit(&map->files[file].generation, memory_order_relaxed) ||
@@ -179,7 +179,7 @@ static bool is_free(struct vb_shared_map *map, int file)
 }
 
 /* With the lock. The number of the file, or -ENOSPC. */
-static int take_file(struct vb_shared_map *map, const struct vb_file *of)
+static int shared_take_file(struct vb_shared_map *map, const struct vb_file *of)
 {
 	int empty = -ENOSPC;
 
@@ -187,7 +187,7 @@ static int take_file(struct vb_shared_map *map, const struct vb_file *of)
 		struct vb_shared_file *file = &map->files[i];
 
 		if (!own->pages[i]) {
-			if (empty < 0 && is_free(map, i))
+			if (empty < 0 && shared_is_free(map, i))
 				empty = i;
 		} else if (file->dev == of->dev && file->ino == of->ino) {
 			atomic_store_explicit(&file->fd, of->fd, memory_order_relaxed);
@@ -211,13 +211,13 @@ static int take_file(struct vb_shared_map *map, const struct vb_file *of)
 
 /* --- tables ------------------------------------------------------------------------------------ */
 
-static void *table_at(struct vb_shared_map *map, uint32_t number)
+static void *shared_table_at(struct vb_shared_map *map, uint32_t number)
 {
 	return (char *)map + VB_SHARED_FIRST + (size_t)(number - 1) * VB_SHARED_TABLE_BYTES;
 }
 
 /* What an entry leads to; where there is nothing and make, a new table; or NULL. */
-static void *follow(struct vb_shared_map *map, _Atomic uint32_t *entry, bool make)
+static void *shared_follow(struct vb_shared_map *map, _Atomic uint32_t *entry, bool make)
 {
 	uint32_t number = atomic_load_explicit(entry, memory_order_acquire);
 
@@ -225,7 +225,7 @@ static void *follow(struct vb_shared_map *map, _Atomic uint32_t *entry, bool mak
 		number = ++own->tables;
 		atomic_store_explicit(entry, number, memory_order_release);
 	}
-	return number ? table_at(map, number) : NULL;
+	return number ? shared_table_at(map, number) : NULL;
 }
 
 /*
@@ -241,17 +241,17 @@ static _Atomic uint64_t *entry_of(struct vb_shared_map *map, uint64_t addr, bool
 	*skip = MIDDLE_BYTES - addr % MIDDLE_BYTES;
 	if (addr >= TOP)
 		return NULL;
-	middle = follow(map, &map->root[addr / MIDDLE_BYTES], make);
+	middle = shared_follow(map, &map->root[addr / MIDDLE_BYTES], make);
 	if (!middle)
 		return NULL;
 	*skip = LEAF_BYTES - addr % LEAF_BYTES;
-	leaf = follow(map, &middle[addr / LEAF_BYTES % VB_SHARED_MIDDLE], make);
+	leaf = shared_follow(map, &middle[addr / LEAF_BYTES % VB_SHARED_MIDDLE], make);
 	return leaf ? &leaf[addr / VB_SHARED_PAGE % VB_SHARED_LEAF] : NULL;
 }
 
 /* With the lock. Make pages shared; how many bytes of it could be, and *ret says why not all. */
-static uint64_t fill(struct vb_shared_map *map, uint64_t base, uint64_t len, uint32_t file,
-		     uint64_t page, int *ret)
+static uint64_t shared_fill(struct vb_shared_map *map, uint64_t base, uint64_t len, uint32_t file,
+			    uint64_t page, int *ret)
 {
 	uint64_t done = 0, skip;
 
@@ -361,10 +361,10 @@ static int add_locked(uint64_t base, uint64_t len, const struct vb_file *of, uin
 			return ret;
 		*made = true;
 	}
-	file = take_file(own->map, of);
+	file = shared_take_file(own->map, of);
 	if (file < 0)
 		return file;
-	*undo = fill(own->map, base, len, (uint32_t)file, page, &ret);
+	*undo = shared_fill(own->map, base, len, (uint32_t)file, page, &ret);
 	return ret;
 }
 

@@ -39,7 +39,7 @@ static void pool_forked(void)
 
 VB_STAGE(POOL, .child = pool_forked);
 
-static size_t whole_pages(size_t bytes)
+static size_t shared_pool_whole_pages(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -62,7 +62,7 @@ static int make_pool(void)
 	return ret;
 }
 
-static void give_back(uint64_t offset, size_t bytes)
+static void shared_pool_give_back(uint64_t offset, size_t bytes)
 {
 	if (vb_file_is_open(&pool.file))
 		fallocate(pool.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
@@ -71,7 +71,7 @@ static void give_back(uint64_t offset, size_t bytes)
 }
 
 /* With the lock: map a block, or NULL. */
-static void *take(size_t bytes)
+static void *shared_pool_take(size_t bytes)
 {
 	uint64_t offset;
 	void *at;
@@ -91,7 +91,7 @@ static void *take(size_t bytes)
 	if (at == MAP_FAILED || vb_shared_add(at, bytes, pool.file.fd, (off_t)offset)) {
 		if (at != MAP_FAILED)
 			munmap(at, bytes);
-		give_back(offset, bytes);
+		shared_pool_give_back(offset, bytes);
 		return NULL;
 	}
 	return at;
@@ -102,12 +102,12 @@ void *vb_shared_alloc(size_t bytes)
 	VB_NO_CANCEL;
 	void *at = NULL;
 
-	bytes = whole_pages(bytes);
+	bytes = shared_pool_whole_pages(bytes);
 	if (!bytes)
 		return NULL;
 	if (vb_shared_wanted()) {
 		pthread_mutex_lock(&pool.lock);
-		at = take(bytes);
+		at = shared_pool_take(bytes);
 		pthread_mutex_unlock(&pool.lock);
 	}
 	if (at)
@@ -122,7 +122,7 @@ void vb_shared_free(void *at, size_t bytes)
 	struct vb_shared_piece piece;
 	bool ours;
 
-	bytes = whole_pages(bytes);
+	bytes = shared_pool_whole_pages(bytes);
 	/* Not in a child that inherited it: what the file holds is its parent's. */
 	ours = vb_shared_find(at, 1, &piece) && piece.dev == pool.file.dev &&
 	       piece.ino == pool.file.ino;
@@ -132,6 +132,6 @@ void vb_shared_free(void *at, size_t bytes)
 	if (!ours)
 		return;
 	pthread_mutex_lock(&pool.lock);
-	give_back(piece.offset, bytes);
+	shared_pool_give_back(piece.offset, bytes);
 	pthread_mutex_unlock(&pool.lock);
 }

@@ -122,7 +122,7 @@ static void read_registers(const ucontext_t *uc, struct vb_store_regs *regs)
 	regs->segment_base = segment_base;
 }
 
-static void write_registers(ucontext_t *uc, const struct vb_store_regs *regs)
+static void trap_write_registers(ucontext_t *uc, const struct vb_store_regs *regs)
 {
 	for (int i = 0; i < VB_STORE_GPRS; i++)
 		uc->uc_mcontext.gregs[gpr_index[i]] = (greg_t)regs->gpr[i];
@@ -154,7 +154,7 @@ static bool inside(const struct region *region, uint64_t addr, size_t size)
 	return addr >= base && addr - base + size <= region->size;
 }
 
-static void deliver(struct region *region, uint64_t addr, const void *data, size_t size)
+static void trap_deliver(struct region *region, uint64_t addr, const void *data, size_t size)
 {
 	region->store(region->arg,
 		      (size_t)(addr - atomic_load_explicit(&region->base, memory_order_relaxed)),
@@ -180,7 +180,7 @@ static void exchange_register(struct trap *t)
 }
 
 /* Gathers elements of a copy from program memory; the number that could be read. */
-static uint64_t gather(const struct vb_store *s, uint64_t source, uint64_t n, uint8_t *piece)
+static uint64_t trap_gather(const struct vb_store *s, uint64_t source, uint64_t n, uint8_t *piece)
 {
 	uint64_t i;
 
@@ -217,10 +217,10 @@ static bool do_string(struct trap *t)
 		want = want < left - done ? want : left - done;
 		while (want && !inside(t->region, at, want * s->size))
 			want--;
-		n = gather(s, from, want, piece);
+		n = trap_gather(s, from, want, piece);
 		if (!n)
 			break;
-		deliver(t->region, at, piece, n * s->size);
+		trap_deliver(t->region, at, piece, n * s->size);
 		done += n;
 	}
 	if (!done && left)
@@ -256,18 +256,18 @@ static bool do_plain(struct trap *t)
 	if (s->mask == UINT64_MAX) { /* nearly always */
 		if (!inside(t->region, s->addr, s->size))
 			return false;
-		deliver(t->region, s->addr, s->data, s->size);
+		trap_deliver(t->region, s->addr, s->data, s->size);
 		return true;
 	}
 	for (at = 0; (n = next_stretch(s, &at)) != 0; at += n)
 		if (!inside(t->region, s->addr + at, n))
 			return false;
 	for (at = 0; (n = next_stretch(s, &at)) != 0; at += n)
-		deliver(t->region, s->addr + at, s->data + at, n);
+		trap_deliver(t->region, s->addr + at, s->data + at, n);
 	return true;
 }
 
-static bool do_store(struct trap *t)
+static bool trap_do_store(struct trap *t)
 {
 	struct vb_store *s = &t->store;
 
@@ -286,7 +286,7 @@ static bool do_store(struct trap *t)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-static bool operate(struct trap *t, uint64_t addr, uint64_t *value, size_t size)
+static bool trap_operate(struct trap *t, uint64_t addr, uint64_t *value, size_t size)
 {
 	struct region *region = t->region;
 	uintptr_t base = atomic_load_explicit(&region->base, memory_order_relaxed);
@@ -305,7 +305,7 @@ static bool do_op_store(struct trap *t)
 	if (s->kind != VB_STORE_PLAIN || s->mask != UINT64_MAX || s->size > sizeof(value))
 		return false;
 	memcpy(&value, s->data, s->size);
-	if (!operate(t, s->addr, &value, s->size))
+	if (!trap_operate(t, s->addr, &value, s->size))
 		return false;
 	t->regs->rip += s->length;
 	return true;
@@ -334,7 +334,7 @@ static enum cookie_is look_for_cookie(uintptr_t addr, uint64_t number)
 }
 
 /* Its slot is free when the last handler has left it. */
-static void retire(struct region *region, uintptr_t base)
+static void trap_retire(struct region *region, uintptr_t base)
 {
 	atomic_compare_exchange_strong_explicit(&region->base, &base, 0, memory_order_seq_cst,
 						memory_order_relaxed);
@@ -358,7 +358,7 @@ static size_t read_code(uint64_t rip, uint8_t *code)
 	return first;
 }
 
-static void complain(const struct trap *t)
+static void trap_complain(const struct trap *t)
 {
 	static const char *const what[] = { "store to doorbell page", "store to operation address",
 					    "load from operation address" };
@@ -404,7 +404,7 @@ static bool do_op_load(struct trap *t)
 
 	t->code_len = read_code(t->regs->rip, t->code);
 	if (vb_load_decode(t->code, t->code_len, t->regs, &load) ||
-	    !operate(t, load.addr, &value, load.size))
+	    !trap_operate(t, load.addr, &value, load.size))
 		return false;
 	vb_load_finish(&load, value, t->regs);
 	t->regs->rip += load.length;
@@ -419,7 +419,7 @@ static bool do_access(struct trap *t)
 		return do_op_load(t);
 	if (!understand(t) || vb_store_eval(&t->form, t->regs, &t->store))
 		return false;
-	return t->region->op ? do_op_store(t) : do_store(t);
+	return t->region->op ? do_op_store(t) : trap_do_store(t);
 }
 
 /* --- stacks ----------------------------------------------------------------------------------- */
@@ -446,12 +446,12 @@ __asm__(".text\n"
 	".size vb_trap_call_on, .-vb_trap_call_on\n");
 
 /* Patching is done on another stack: not from an alternate one, where a fault there would be put. */
-static bool carry_out(struct trap *t, bool may_patch)
+static bool trap_carry_out(struct trap *t, bool may_patch)
 {
 	bool done = do_access(t);
 
 	if (!done)
-		complain(t);
+		trap_complain(t);
 	if (!may_patch)
 		return done;
 	if (done && t->site && !t->region->op)
@@ -467,7 +467,7 @@ static void off_alternate(void *arg)
 	stack_t off = { .ss_flags = SS_DISABLE };
 
 	sigaltstack(&off, NULL);
-	t->done = carry_out(t, true);
+	t->done = trap_carry_out(t, true);
 }
 
 static bool is_on(const stack_t *stack, uintptr_t sp)
@@ -476,15 +476,15 @@ static bool is_on(const stack_t *stack, uintptr_t sp)
 	       sp - (uintptr_t)stack->ss_sp < stack->ss_size;
 }
 
-static bool run(struct trap *t)
+static bool trap_run(struct trap *t)
 {
 	uintptr_t sp = (uintptr_t)t->uc->uc_mcontext.gregs[REG_RSP];
 	const stack_t *alternate = &t->uc->uc_stack;
 
 	if (is_on(alternate, sp))
-		return carry_out(t, false);
+		return trap_carry_out(t, false);
 	if (!is_on(alternate, (uintptr_t)__builtin_frame_address(0)))
-		return carry_out(t, true);
+		return trap_carry_out(t, true);
 	vb_trap_call_on((void *)((sp - RED_ZONE) & ~(uintptr_t)63), off_alternate, t);
 	/* The program's own handler is next, on this stack, and may leave it by a jump. */
 	if (!t->done)
@@ -494,13 +494,13 @@ static bool run(struct trap *t)
 
 /* --- the fault -------------------------------------------------------------------------------- */
 
-static void leave(struct region *region)
+static void trap_leave(struct region *region)
 {
 	atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
 }
 
 /* Counted in when it returns one: no callback is taken away under us. */
-static struct region *find(uintptr_t addr, bool ops)
+static struct region *trap_find(uintptr_t addr, bool ops)
 {
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
 
@@ -515,7 +515,7 @@ static struct region *find(uintptr_t addr, bool ops)
 		if (atomic_load_explicit(&region->base, memory_order_seq_cst) == base &&
 		    addr - base < region->size && (ops || !region->op))
 			return region;
-		leave(region);
+		trap_leave(region);
 	}
 	return NULL;
 }
@@ -523,13 +523,13 @@ static struct region *find(uintptr_t addr, bool ops)
 /* The region that an access faulted in, or NULL: it is not ours. */
 static struct region *find_faulted(uintptr_t addr, bool load)
 {
-	struct region *region = find(addr, true);
+	struct region *region = trap_find(addr, true);
 
 	/* A page that cannot be looked at is taken for what we know of it. */
 	if (!region || (!region->op && !load) ||
 	    (region->op && look_for_cookie(addr, region->number) != COOKIE_GONE))
 		return region;
-	leave(region);
+	trap_leave(region);
 	return NULL;
 }
 
@@ -548,7 +548,7 @@ static struct vb_tramp *back_to_site(ucontext_t *uc)
 }
 
 /* Nothing can be executed here. It may be a jump of ours whose bytes are not as we left them. */
-static bool resume(ucontext_t *uc)
+static bool trap_resume(ucontext_t *uc)
 {
 	uintptr_t to = vb_patch_strayed((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]);
 
@@ -557,7 +557,7 @@ static bool resume(ucontext_t *uc)
 	return to != 0;
 }
 
-static bool answer(int sig, siginfo_t *info, void *context)
+static bool trap_answer(int sig, siginfo_t *info, void *context)
 {
 	VB_DEFER_CANCEL;
 	ucontext_t *uc = context;
@@ -570,13 +570,13 @@ static bool answer(int sig, siginfo_t *info, void *context)
 	if (sig != SIGSEGV)
 		return false;
 	if (uc->uc_mcontext.gregs[REG_TRAPNO] == GENERAL_PROTECTION) {
-		done = !tramp &&
-		       (vb_patch_halted((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]) || resume(uc));
+		done = !tramp && (vb_patch_halted((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]) ||
+				  trap_resume(uc));
 		errno = saved;
 		return done;
 	}
 	if (uc->uc_mcontext.gregs[REG_ERR] & FETCH_FAULT)
-		return resume(uc);
+		return trap_resume(uc);
 	t.load = !(uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT);
 	if (t.load && tramp)
 		return false;
@@ -592,15 +592,15 @@ static bool answer(int sig, siginfo_t *info, void *context)
 	if (!t.region->op)
 		vb_patch_count_trap();
 	read_registers(uc, &regs);
-	done = run(&t);
+	done = trap_run(&t);
 	if (done)
-		write_registers(uc, &regs);
-	leave(t.region);
+		trap_write_registers(uc, &regs);
+	trap_leave(t.region);
 	errno = saved;
 	return done;
 }
 
-static void check_alignment(bool on)
+static void trap_check_alignment(bool on)
 {
 	uint64_t flags = __builtin_ia32_readeflags_u64();
 
@@ -608,16 +608,16 @@ static void check_alignment(bool on)
 }
 
 /* The kernel leaves this flag as it was at the store; our accesses are not aligned. */
-static bool on_fault(int sig, siginfo_t *info, void *context)
+static bool trap_on_fault(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *uc = context;
 	bool checks = uc->uc_mcontext.gregs[REG_EFL] & ALIGNMENT_CHECK, done;
 
 	if (checks)
-		check_alignment(false);
-	done = answer(sig, info, context);
+		trap_check_alignment(false);
+	done = trap_answer(sig, info, context);
 	if (checks && !done)
-		check_alignment(true);
+		trap_check_alignment(true);
 	return done;
 }
 
@@ -626,22 +626,22 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 /*
  * As for a fault, no handler of the program may run while the callback does: it could ring itself,
  * or leave by a jump with locks held. Where the program has none, none needs to be held off. Who
- * installs the first one waits for calls that have not seen it (settle()): hence the second look.
+ * installs the first one waits for calls that have not seen it (trap_settle()): hence the second look.
  */
-static struct region *enter(uintptr_t addr, sigset_t *before, bool *blocked)
+static struct region *trap_enter(uintptr_t addr, sigset_t *before, bool *blocked)
 {
 	struct region *region;
 
 	*blocked = vb_fault_has_handlers();
 	if (!*blocked) {
-		region = find(addr, false);
+		region = trap_find(addr, false);
 		if (!region || !vb_fault_has_handlers())
 			return region;
-		leave(region);
+		trap_leave(region);
 		*blocked = true;
 	}
 	vb_signal_block(before);
-	return find(addr, false);
+	return trap_find(addr, false);
 }
 
 bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
@@ -660,10 +660,10 @@ bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 	if (vb_store_eval(&tramp->form, regs, &t.store) ||
 	    (tramp->form.aligned && t.store.addr % t.store.size))
 		return false;
-	t.region = enter(t.store.addr, &before, &blocked);
+	t.region = trap_enter(t.store.addr, &before, &blocked);
 	if (t.region) {
-		done = do_store(&t);
-		leave(t.region);
+		done = trap_do_store(&t);
+		trap_leave(t.region);
 	}
 	if (blocked)
 		vb_signal_unblock(&before);
@@ -677,7 +677,7 @@ bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 }
 
 /* The first handler of the program is about to come: calls that would not hold it off end before. */
-static void settle(void)
+static void trap_settle(void)
 {
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
 	int tries = 0;
@@ -728,7 +728,7 @@ static void set_bounds(void)
 			      memory_order_relaxed);
 }
 
-static struct region *free_slot(void)
+static struct region *trap_free_slot(void)
 {
 	for (uint32_t i = 0; i < MAX_REGIONS; i++)
 		if (!atomic_load_explicit(&regions[i].base, memory_order_seq_cst) &&
@@ -746,17 +746,17 @@ static void take_over(uintptr_t base, size_t size)
 		uintptr_t other = atomic_load_explicit(&regions[i].base, memory_order_seq_cst);
 
 		if (other && regions[i].op && other < base + size && base < other + regions[i].size)
-			retire(&regions[i], other);
+			trap_retire(&regions[i], other);
 	}
 }
 
-static bool setup(void)
+static bool trap_setup(void)
 {
 	int ret;
 
 	vb_patch_setup();
-	vb_fault_on_handlers(settle);
-	ret = vb_fault_register(on_fault);
+	vb_fault_on_handlers(trap_settle);
+	ret = vb_fault_register(trap_on_fault);
 	errno = -ret;
 	return !ret;
 }
@@ -769,7 +769,7 @@ static void *enter_region(void *base, const struct region *want)
 
 	vb_lock(&lock);
 	take_over((uintptr_t)base, size);
-	region = free_slot();
+	region = trap_free_slot();
 	if (region) {
 		region->size = size;
 		region->store = want->store;
@@ -798,7 +798,7 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 			       .arg = arg };
 	void *base;
 
-	if (!setup())
+	if (!trap_setup())
 		return NULL;
 	base = mmap(NULL, want.size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return base == MAP_FAILED ? NULL : enter_region(base, &want);
@@ -808,7 +808,7 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
  * Slots of regions that the program has unmapped become free: now and then, so that the looks are few
  * for each that is mapped.
  */
-static void sweep(void)
+static void trap_sweep(void)
 {
 	static uint32_t mapped, limit = FIRST_SWEEP;
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_relaxed);
@@ -825,7 +825,7 @@ static void sweep(void)
 			if (look_for_cookie(base, region->number) != COOKIE_GONE)
 				mapped++;
 			else
-				retire(region, base);
+				trap_retire(region, base);
 		}
 		limit = mapped < FIRST_SWEEP / 2 ? FIRST_SWEEP : 2 * mapped;
 	}
@@ -844,9 +844,9 @@ void *vb_trap_map_op(size_t size, vb_trap_op *op, void *arg)
 	const struct cookie cookie = { COOKIE_MAGIC, want.number };
 	char *base;
 
-	if (!setup())
+	if (!trap_setup())
 		return NULL;
-	sweep();
+	trap_sweep();
 	base = mmap(NULL, want.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;

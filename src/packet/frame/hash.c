@@ -55,8 +55,8 @@ static void add_pair(struct input *in, const uint8_t *from, uint32_t size, bool 
 	}
 }
 
-static void add_ip(struct input *in, const struct vb_frame *f, const struct vb_layer *l,
-		   uint64_t fields, bool symmetric)
+static void hash_add_ip(struct input *in, const struct vb_frame *f, const struct vb_layer *l,
+			uint64_t fields, bool symmetric)
 {
 	bool v4 = l->ip == 4;
 	bool src = fields & (v4 ? IBV_RX_HASH_SRC_IPV4 : IBV_RX_HASH_SRC_IPV6);
@@ -69,8 +69,8 @@ static void add_ip(struct input *in, const struct vb_frame *f, const struct vb_l
 		in->type |= v4 ? VB_HASH_DST_IPV4 : VB_HASH_DST_IPV6;
 }
 
-static void add_l4(struct input *in, const struct vb_frame *f, const struct vb_layer *l,
-		   uint64_t fields, bool symmetric)
+static void hash_add_l4(struct input *in, const struct vb_frame *f, const struct vb_layer *l,
+			uint64_t fields, bool symmetric)
 {
 	bool tcp = l->l4_type == VB_L4_TCP;
 	bool src = fields & (tcp ? IBV_RX_HASH_SRC_PORT_TCP : IBV_RX_HASH_SRC_PORT_UDP);
@@ -100,8 +100,8 @@ uint32_t vb_frame_hash(const struct vb_frame *f, const uint8_t key[VB_FRAME_HASH
 	struct input in = { .len = 0 };
 
 	if (l->ip) {
-		add_ip(&in, f, l, fields, symmetric);
-		add_l4(&in, f, l, fields, symmetric);
+		hash_add_ip(&in, f, l, fields, symmetric);
+		hash_add_l4(&in, f, l, fields, symmetric);
 	}
 	if (type)
 		*type = in.type;

@@ -28,7 +28,7 @@ struct line {
 	size_t size, len; /* len < size */
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *fmt, ...)
 {
 	size_t room = line->size - line->len;
 	va_list args;
@@ -43,17 +43,17 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 
 static void add_mac(struct line *line, const uint8_t *p)
 {
-	add(line, "%02x:%02x:%02x:%02x:%02x:%02x", p[0], p[1], p[2], p[3], p[4], p[5]);
+	line_add(line, "%02x:%02x:%02x:%02x:%02x:%02x", p[0], p[1], p[2], p[3], p[4], p[5]);
 }
 
 static void add_address(struct line *line, uint8_t ip, const uint8_t *p)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	add(line, "%s", inet_ntop(ip == 4 ? AF_INET : AF_INET6, p, text, sizeof(text)));
+	line_add(line, "%s", inet_ntop(ip == 4 ? AF_INET : AF_INET6, p, text, sizeof(text)));
 }
 
-static const char *type_name(uint16_t type)
+static const char *line_type_name(uint16_t type)
 {
 	switch (type) {
 	case ETH_IPV4:
@@ -82,9 +82,9 @@ static const char *type_name(uint16_t type)
 static void add_type(struct line *line, uint16_t type)
 {
 	if (type <= ETH_LONGEST_LENGTH)
-		add(line, "802.3");
+		line_add(line, "802.3");
 	else
-		add(line, "ethertype %s (0x%04x)", type_name(type), type);
+		line_add(line, "ethertype %s (0x%04x)", line_type_name(type), type);
 }
 
 /* --- what frames carry ------------------------------------------------------------------------ */
@@ -94,21 +94,21 @@ static void add_arp(struct line *line, const uint8_t *p, uint32_t len)
 {
 	if (len < ARP_PACKET || read16(p) != ARP_ETHERNET || read16(p + 2) != ETH_IPV4 ||
 	    read8(p + 4) != 6 || read8(p + 5) != 4) {
-		add(line, "ARP");
+		line_add(line, "ARP");
 	} else if (read16(p + 6) == 1) {
-		add(line, "Request who-has ");
+		line_add(line, "Request who-has ");
 		add_address(line, 4, p + 24);
-		add(line, " tell ");
+		line_add(line, " tell ");
 		add_address(line, 4, p + 14);
 	} else if (read16(p + 6) == 2) {
-		add(line, "Reply ");
+		line_add(line, "Reply ");
 		add_address(line, 4, p + 14);
-		add(line, " is-at ");
+		line_add(line, " is-at ");
 		add_mac(line, p + 8);
 	} else {
-		add(line, "ARP operation %u", read16(p + 6));
+		line_add(line, "ARP operation %u", read16(p + 6));
 	}
-	add(line, ", length %" PRIu32, len);
+	line_add(line, ", length %" PRIu32, len);
 }
 
 static void add_roce(struct line *line, unsigned int version, const uint8_t *bth, uint32_t len)
@@ -142,13 +142,13 @@ static void add_roce(struct line *line, unsigned int version, const uint8_t *bth
 	};
 	uint8_t opcode = read8(bth);
 
-	add(line, "RoCE v%u ", version);
+	line_add(line, "RoCE v%u ", version);
 	if (opcode >> 5 < 4 && (opcode & 0x1f) < sizeof(names) / sizeof(names[0]))
-		add(line, "%s %s", transports[opcode >> 5], names[opcode & 0x1f]);
+		line_add(line, "%s %s", transports[opcode >> 5], names[opcode & 0x1f]);
 	else
-		add(line, "opcode 0x%02x", opcode);
-	add(line, ", QP 0x%06x, PSN %u, length %" PRIu32, read32(bth + 4) & 0xffffff,
-	    read32(bth + 8) & 0xffffff, len);
+		line_add(line, "opcode 0x%02x", opcode);
+	line_add(line, ", QP 0x%06x, PSN %u, length %" PRIu32, read32(bth + 4) & 0xffffff,
+		 read32(bth + 8) & 0xffffff, len);
 }
 
 static void add_tcp(struct line *line, const struct vb_layer *l, const uint8_t *tcp, uint32_t len)
@@ -156,21 +156,21 @@ static void add_tcp(struct line *line, const struct vb_layer *l, const uint8_t *
 	static const char letters[] = "FSRP.UEW"; /* of the bits, the lowest first */
 	uint32_t seq = read32(tcp + 4);
 
-	add(line, "Flags [");
+	line_add(line, "Flags [");
 	for (unsigned int i = 0; i < 8; i++)
 		if (l->tcp_flags >> i & 1)
-			add(line, "%c", letters[i]);
-	add(line, "%s], seq %" PRIu32, l->tcp_flags & 0xff ? "" : "none", seq);
+			line_add(line, "%c", letters[i]);
+	line_add(line, "%s], seq %" PRIu32, l->tcp_flags & 0xff ? "" : "none", seq);
 	if (len)
-		add(line, ":%" PRIu32, seq + len);
+		line_add(line, ":%" PRIu32, seq + len);
 	if (l->tcp_flags & 0x10)
-		add(line, ", ack %" PRIu32, read32(tcp + 8));
-	add(line, ", win %u, length %" PRIu32, read16(tcp + 14), len);
+		line_add(line, ", ack %" PRIu32, read32(tcp + 8));
+	line_add(line, ", win %u, length %" PRIu32, read16(tcp + 14), len);
 }
 
 static void add_echo(struct line *line, const char *what, const uint8_t *icmp)
 {
-	add(line, "echo %s, id %u, seq %u", what, read16(icmp + 4), read16(icmp + 6));
+	line_add(line, "echo %s, id %u, seq %u", what, read16(icmp + 4), read16(icmp + 6));
 }
 
 /* icmp: 8 bytes; len: of all that IP carries. */
@@ -178,16 +178,16 @@ static void add_icmp(struct line *line, const uint8_t *icmp, uint32_t len)
 {
 	uint8_t type = read8(icmp);
 
-	add(line, "ICMP ");
+	line_add(line, "ICMP ");
 	if (type == 8 || type == 0)
 		add_echo(line, type ? "request" : "reply", icmp);
 	else if (type == 3)
-		add(line, "unreachable, code %u", read8(icmp + 1));
+		line_add(line, "unreachable, code %u", read8(icmp + 1));
 	else if (type == 11)
-		add(line, "time exceeded");
+		line_add(line, "time exceeded");
 	else
-		add(line, "type %u, code %u", type, read8(icmp + 1));
-	add(line, ", length %" PRIu32, len);
+		line_add(line, "type %u, code %u", type, read8(icmp + 1));
+	line_add(line, ", length %" PRIu32, len);
 }
 
 static void add_icmp6(struct line *line, const uint8_t *icmp, uint32_t len)
@@ -197,39 +197,39 @@ static void add_icmp6(struct line *line, const uint8_t *icmp, uint32_t len)
 						 "redirect" };
 	uint8_t type = read8(icmp);
 
-	add(line, "ICMP6, ");
+	line_add(line, "ICMP6, ");
 	if (type == 128 || type == 129)
 		add_echo(line, type == 128 ? "request" : "reply", icmp);
 	else if (type >= 133 && type <= 137)
-		add(line, "%s", discovery[type - 133]);
+		line_add(line, "%s", discovery[type - 133]);
 	else if (type == 1)
-		add(line, "destination unreachable, code %u", read8(icmp + 1));
+		line_add(line, "destination unreachable, code %u", read8(icmp + 1));
 	else
-		add(line, "type %u, code %u", type, read8(icmp + 1));
-	add(line, ", length %" PRIu32, len);
+		line_add(line, "type %u, code %u", type, read8(icmp + 1));
+	line_add(line, ", length %" PRIu32, len);
 }
 
-static uint32_t between(uint32_t from, uint32_t to)
+static uint32_t line_between(uint32_t from, uint32_t to)
 {
 	return to > from ? to - from : 0;
 }
 
 /* What is behind IP. */
-static void add_l4(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
+static void line_add_l4(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
 {
 	const uint8_t *l4 = f->data + l->l4;
-	uint32_t carried = between(l->l3 + l->l3_len, l->end),
-		 payload = between(l->payload, l->end);
+	uint32_t carried = line_between(l->l3 + l->l3_len, l->end),
+		 payload = line_between(l->payload, l->end);
 
 	switch (l->l4 ? l->l4_type : VB_L4_NONE) {
 	case VB_L4_TCP:
 		add_tcp(line, l, l4, payload);
 		break;
 	case VB_L4_UDP:
-		if (read16(l4 + 2) == PORT_ROCE && between(l->l4 + UDP_HEADER, l->end) >= BTH)
+		if (read16(l4 + 2) == PORT_ROCE && line_between(l->l4 + UDP_HEADER, l->end) >= BTH)
 			add_roce(line, 2, l4 + UDP_HEADER, carried - UDP_HEADER);
 		else
-			add(line, "UDP, length %" PRIu32, between(UDP_HEADER, carried));
+			line_add(line, "UDP, length %" PRIu32, line_between(UDP_HEADER, carried));
 		break;
 	case VB_L4_ICMP:
 		add_icmp(line, l4, carried);
@@ -238,16 +238,16 @@ static void add_l4(struct line *line, const struct vb_frame *f, const struct vb_
 		add_icmp6(line, l4, carried);
 		break;
 	default:
-		add(line, "%s-proto-%u, length %" PRIu32, l->ip == 4 ? "ip" : "ip6", l->protocol,
-		    carried);
+		line_add(line, "%s-proto-%u, length %" PRIu32, l->ip == 4 ? "ip" : "ip6",
+			 l->protocol, carried);
 		if (l->fragment)
-			add(line, ", fragment");
+			line_add(line, ", fragment");
 		else if (l->bad_l4)
-			add(line, ", header is cut");
+			line_add(line, ", header is cut");
 	}
 }
 
-static void add_ip(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
+static void line_add_ip(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
 {
 	const uint8_t *ip = f->data + l->l3, *l4 = f->data + l->l4;
 	bool ports = l->l4 && (l->l4_type == VB_L4_TCP || l->l4_type == VB_L4_UDP);
@@ -255,32 +255,32 @@ static void add_ip(struct line *line, const struct vb_frame *f, const struct vb_
 
 	add_address(line, l->ip, ip + source);
 	if (ports)
-		add(line, ".%u", read16(l4));
-	add(line, " > ");
+		line_add(line, ".%u", read16(l4));
+	line_add(line, " > ");
 	add_address(line, l->ip, ip + source + size);
 	if (ports)
-		add(line, ".%u", read16(l4 + 2));
-	add(line, ": ");
-	add_l4(line, f, l);
+		line_add(line, ".%u", read16(l4 + 2));
+	line_add(line, ": ");
+	line_add_l4(line, f, l);
 }
 
 /* What is behind Ethernet and its tags, or in a tunnel. */
 static void add_l3(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
 {
-	uint32_t left = between(l->payload, f->len);
+	uint32_t left = line_between(l->payload, f->len);
 
 	if (l->mpls)
-		add(line, "MPLS label %u, ", read32(f->data + l->mpls) >> 12);
+		line_add(line, "MPLS label %u, ", read32(f->data + l->mpls) >> 12);
 	if (l->ip && l->l3 && !l->bad_l3)
-		add_ip(line, f, l);
+		line_add_ip(line, f, l);
 	else if (l->bad_l3)
-		add(line, "IP, header is wrong or cut");
+		line_add(line, "IP, header is wrong or cut");
 	else if (l->ethertype == ETH_ARP)
 		add_arp(line, f->data + l->payload, left);
 	else if (l->ethertype == ETH_ROCE && left >= GRH + BTH)
 		add_roce(line, 1, f->data + l->payload + GRH, left - GRH);
 	else
-		add(line, "%" PRIu32 " bytes", left);
+		line_add(line, "%" PRIu32 " bytes", left);
 }
 
 static void add_l2(struct line *line, const struct vb_frame *f, const struct vb_layer *l)
@@ -288,15 +288,15 @@ static void add_l2(struct line *line, const struct vb_frame *f, const struct vb_
 	const uint8_t *eth = f->data + l->l2;
 
 	add_mac(line, eth + 6);
-	add(line, " > ");
+	line_add(line, " > ");
 	add_mac(line, eth);
-	add(line, ", ");
+	line_add(line, ", ");
 	add_type(line, l->vlans ? l->vlan_type[0] : l->ethertype);
-	add(line, ", length %" PRIu32 ": ", f->len - l->l2);
+	line_add(line, ", length %" PRIu32 ": ", f->len - l->l2);
 	for (unsigned int i = 0; i < l->vlans; i++) {
-		add(line, "vlan %u, p %u, ", l->vlan[i] & 0xfff, l->vlan[i] >> 13);
+		line_add(line, "vlan %u, p %u, ", l->vlan[i] & 0xfff, l->vlan[i] >> 13);
 		add_type(line, i + 1u < l->vlans ? l->vlan_type[i + 1] : l->ethertype);
-		add(line, ", ");
+		line_add(line, ", ");
 	}
 }
 
@@ -308,15 +308,15 @@ size_t vb_frame_line(const struct vb_frame *f, char *text, size_t size)
 		return 0;
 	*text = '\0';
 	if (!f->outer.has_l2 || f->len < VB_FRAME_HEADER) {
-		add(&line, "%" PRIu32 " bytes: shorter than an Ethernet header", f->len);
+		line_add(&line, "%" PRIu32 " bytes: shorter than an Ethernet header", f->len);
 		return line.len;
 	}
 	add_l2(&line, f, &f->outer);
 	add_l3(&line, f, &f->outer);
 	if (f->tunnel != VB_TUNNEL_NONE)
-		add(&line, ", %s", vb_tunnel_name(f->tunnel));
+		line_add(&line, ", %s", vb_tunnel_name(f->tunnel));
 	if (f->has_inner) {
-		add(&line, ": ");
+		line_add(&line, ": ");
 		if (f->inner.has_l2)
 			add_l2(&line, f, &f->inner);
 		add_l3(&line, f, &f->inner);

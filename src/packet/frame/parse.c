@@ -436,7 +436,7 @@ static void parse_ethernet(struct parser *p, struct vb_layer *l, uint32_t at)
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-static void reset(struct vb_frame *f)
+static void parse_reset(struct vb_frame *f)
 {
 	f->tunnel = VB_TUNNEL_NONE;
 	f->has_inner = false;
@@ -445,25 +445,25 @@ static void reset(struct vb_frame *f)
 	f->inner = (struct vb_layer){ 0 };
 }
 
-static void parse(struct vb_frame *f, bool trust_lengths)
+static void parse_headers(struct vb_frame *f, bool trust_lengths)
 {
 	struct parser p = { .f = f,
 			    .limit = f->len < 0xffff ? f->len : 0xffff,
 			    .trust_lengths = trust_lengths };
 
-	reset(f);
+	parse_reset(f);
 	parse_ethernet(&p, &f->outer, 0);
 	f->has_inner = f->inner.has_l2 || f->inner.ip;
 }
 
 void vb_frame_parse(struct vb_frame *f)
 {
-	parse(f, true);
+	parse_headers(f, true);
 }
 
 void vb_frame_parse_template(struct vb_frame *f)
 {
-	parse(f, false);
+	parse_headers(f, false);
 }
 
 /* --- software parser -------------------------------------------------------------------------- */
@@ -512,8 +512,8 @@ static int place_l4(const struct vb_frame *f, struct vb_layer *l, uint32_t at, b
 	return 0;
 }
 
-static int place(const struct vb_frame *f, struct vb_layer *l, uint32_t l3, uint32_t l4, bool ipv6,
-		 bool udp)
+static int parse_place(const struct vb_frame *f, struct vb_layer *l, uint32_t l3, uint32_t l4,
+		       bool ipv6, bool udp)
 {
 	int err = 0;
 
@@ -528,18 +528,18 @@ int vb_frame_parse_swp(struct vb_frame *f, const struct vb_swp *swp)
 {
 	int err;
 
-	reset(f);
+	parse_reset(f);
 	if (f->len < VB_FRAME_HEADER)
 		return -EINVAL;
 	f->outer.has_l2 = true;
 	f->inner.end = f->len;
-	err = place(f, &f->outer, swp->outer_l3, swp->outer_l4, swp->flags & VB_SWP_OUTER_IPV6,
-		    swp->flags & VB_SWP_OUTER_UDP);
+	err = parse_place(f, &f->outer, swp->outer_l3, swp->outer_l4,
+			  swp->flags & VB_SWP_OUTER_IPV6, swp->flags & VB_SWP_OUTER_UDP);
 	if (!err)
-		err = place(f, &f->inner, swp->inner_l3, swp->inner_l4,
-			    swp->flags & VB_SWP_INNER_IPV6, swp->flags & VB_SWP_INNER_UDP);
+		err = parse_place(f, &f->inner, swp->inner_l3, swp->inner_l4,
+				  swp->flags & VB_SWP_INNER_IPV6, swp->flags & VB_SWP_INNER_UDP);
 	if (err)
-		reset(f);
+		parse_reset(f);
 	f->has_inner = f->inner.ip;
 	return err;
 }

@@ -40,7 +40,7 @@ static int find_tcp(struct cut *cut)
 	return h->outer.bad_l4 || h->inner.bad_l4 ? -EINVAL : -EOPNOTSUPP;
 }
 
-static int check(struct cut *cut)
+static int frame_segment_check(struct cut *cut)
 {
 	const struct vb_lso *lso = cut->lso;
 	uint32_t payload, longest;
@@ -86,7 +86,7 @@ static void set_tcp(const struct cut *cut, uint8_t *data, uint32_t index)
 		tcp[13] &= (uint8_t)~TCP_CWR;
 }
 
-static int make_segment(const struct cut *cut, uint32_t index)
+static int frame_segment_make_segment(const struct cut *cut, uint32_t index)
 {
 	const struct vb_lso *lso = cut->lso;
 	uint32_t offset = index * lso->mss, left = lso->len - lso->header_len - offset;
@@ -118,9 +118,9 @@ static int make_segment(const struct cut *cut, uint32_t index)
 int vb_frame_segment(const struct vb_lso *lso)
 {
 	struct cut cut = { .lso = lso };
-	int err = check(&cut);
+	int err = frame_segment_check(&cut);
 
 	for (uint32_t i = 0; !err && i < cut.count; i++)
-		err = make_segment(&cut, i);
+		err = frame_segment_make_segment(&cut, i);
 	return err ? err : (int)cut.count;
 }

@@ -60,7 +60,7 @@ static void parse_direction(struct dump *d, struct argp_state *state, const char
 	d->out = strcmp(arg, "in");
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t cable_dump_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct dump *d = state->input;
 	char *end;
@@ -195,7 +195,7 @@ static void tell_losses(struct dump *d)
 		d->dumper ? "written" : "printed");
 }
 
-static int take_frames(struct dump *d)
+static int cable_dump_take_frames(struct dump *d)
 {
 	struct queued *q;
 	int ret = 0;
@@ -236,7 +236,7 @@ static void print_statistics(struct dump *d, const struct losses *l)
 /* --- the whole -------------------------------------------------------------------------------- */
 
 /* The filter is checked before anything is opened or made. */
-static int compile(struct dump *d)
+static int cable_dump_compile(struct dump *d)
 {
 	d->pcap = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, VB_CABLE_LONGEST,
 						       PCAP_TSTAMP_PRECISION_NANO);
@@ -253,7 +253,7 @@ static int compile(struct dump *d)
 	return 0;
 }
 
-static int open_file(struct dump *d)
+static int cable_dump_open_file(struct dump *d)
 {
 	if (!d->file)
 		return 0;
@@ -286,7 +286,7 @@ static int listen_to(struct dump *d)
 	}
 	fprintf(stderr, "listening on %s, link-type EN10MB (Ethernet), snapshot length %d bytes\n",
 		d->device, VB_CABLE_LONGEST);
-	ret = take_frames(d);
+	ret = cable_dump_take_frames(d);
 	losses = count_losses(d);
 	vb_cable_tap_close(d->dev);
 	print_statistics(d, &losses);
@@ -297,7 +297,7 @@ int cable_dump(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = cable_dump_parse_opt,
 		.args_doc = "ADAPTER [FILTER...]",
 		.doc = "Print the raw Ethernet frames that an adapter's port sends and receives, "
 		       "whichever process does it.\v"
@@ -311,11 +311,11 @@ int cable_dump(int argc, char **argv)
 	int ret;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
-	ret = compile(&d);
+	ret = cable_dump_compile(&d);
 	if (!ret)
 		ret = cable_open_port(who, d.config, d.device, &d.dev);
 	if (!ret) {
-		ret = open_file(&d);
+		ret = cable_dump_open_file(&d);
 		if (!ret) {
 			ret = -queue_create(&d.queue, QUEUE_SIZE);
 			if (ret)

@@ -24,7 +24,7 @@ struct arguments {
 	int command_at;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t cable_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -43,7 +43,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		.parser = parse_opt,
+		.parser = cable_parse_opt,
 		.args_doc = "COMMAND [ARGUMENT...]",
 		.doc = "Replay and record the raw Ethernet frames of an adapter's port."
 		       "\vCommands:\n"

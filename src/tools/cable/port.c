@@ -65,7 +65,7 @@ int cable_open_port(const char *who, const char *config, const char *name, struc
 	return 0;
 }
 
-static void on_signal(int number)
+static void port_on_signal(int number)
 {
 	int saved = errno;
 
@@ -83,7 +83,7 @@ bool cable_stopped(void)
 void cable_catch_signals(int wake_fd)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_handler = port_on_signal, .sa_flags = (int)SA_RESETHAND };
 	struct sigaction old;
 
 	stop_fd = wake_fd;

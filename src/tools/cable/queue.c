@@ -24,12 +24,12 @@ enum { ALIGN = 16 };
 
 #define PAD UINT32_MAX /* as a length */
 
-static uint64_t record_size(uint32_t len)
+static uint64_t cable_queue_record_size(uint32_t len)
 {
 	return (sizeof(struct queued) + len + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
 }
 
-static struct queued *record_at(struct queue *q, uint64_t position)
+static struct queued *cable_queue_record_at(struct queue *q, uint64_t position)
 {
 	return (struct queued *)(q->area + (position & (q->size - 1)));
 }
@@ -58,9 +58,9 @@ void queue_destroy(struct queue *q)
 }
 
 /* The lock is held. Where the record may be written, or NULL; its size in *bytes, with padding. */
-static struct queued *reserve(struct queue *q, uint32_t len, uint64_t *bytes)
+static struct queued *cable_queue_reserve(struct queue *q, uint32_t len, uint64_t *bytes)
 {
-	uint64_t need = record_size(len), to_end = q->size - (q->tail & (q->size - 1));
+	uint64_t need = cable_queue_record_size(len), to_end = q->size - (q->tail & (q->size - 1));
 	uint64_t pad = need > to_end ? to_end : 0;
 
 	*bytes = need + pad;
@@ -68,8 +68,8 @@ static struct queued *reserve(struct queue *q, uint32_t len, uint64_t *bytes)
 	if (q->tail + *bytes - atomic_load_explicit(&q->head, memory_order_acquire) > q->size)
 		return NULL;
 	if (pad)
-		record_at(q, q->tail)->len = PAD;
-	return record_at(q, q->tail + pad);
+		cable_queue_record_at(q, q->tail)->len = PAD;
+	return cable_queue_record_at(q, q->tail + pad);
 }
 
 void queue_put(struct queue *q, const struct vb_frame *frame, bool sent, uint64_t ns)
@@ -78,7 +78,7 @@ void queue_put(struct queue *q, const struct vb_frame *frame, bool sent, uint64_
 	uint64_t bytes;
 
 	vb_lock(&q->lock);
-	record = reserve(q, frame->len, &bytes);
+	record = cable_queue_reserve(q, frame->len, &bytes);
 	if (record) {
 		record->len = frame->len;
 		record->sent = sent;
@@ -130,7 +130,7 @@ static void sink(struct queue *q)
 }
 
 /* Room for one more; false: there is no memory, and what is held must go first. */
-static bool grow(struct queue *q)
+static bool cable_queue_grow(struct queue *q)
 {
 	size_t more = q->capacity ? 2 * q->capacity : 1024;
 	struct queued **heap;
@@ -146,31 +146,31 @@ static bool grow(struct queue *q)
 }
 
 /* The position behind the record there. */
-static uint64_t behind(struct queue *q, uint64_t at)
+static uint64_t cable_queue_behind(struct queue *q, uint64_t at)
 {
-	struct queued *record = record_at(q, at);
+	struct queued *record = cable_queue_record_at(q, at);
 
 	return record->len == PAD ? at + q->size - (at & (q->size - 1))
-				  : at + record_size(record->len);
+				  : at + cable_queue_record_size(record->len);
 }
 
 /* What has been published since the last look. */
-static bool collect(struct queue *q)
+static bool cable_queue_collect(struct queue *q)
 {
 	/* Pairs with the store in queue_put(). */
 	uint64_t end = atomic_load_explicit(&q->published, memory_order_acquire);
 
 	while (q->looked != end) {
-		struct queued *record = record_at(q, q->looked);
+		struct queued *record = cable_queue_record_at(q, q->looked);
 
 		if (record->len != PAD) {
-			if (!grow(q))
+			if (!cable_queue_grow(q))
 				return false;
 			record->position = q->looked;
 			q->heap[q->held++] = record;
 			rise(q, q->held - 1);
 		}
-		q->looked = behind(q, q->looked);
+		q->looked = cable_queue_behind(q, q->looked);
 	}
 	return true;
 }
@@ -179,7 +179,7 @@ struct queued *queue_peek(struct queue *q, bool all)
 {
 	uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
 
-	if (!collect(q) || q->looked - head > q->size / 2)
+	if (!cable_queue_collect(q) || q->looked - head > q->size / 2)
 		all = true;
 	if (!q->held || (!all && vb_now_ns() - q->heap[0]->ns < QUEUE_HOLD_NS))
 		return NULL;
@@ -194,8 +194,9 @@ void queue_pop(struct queue *q)
 	q->heap[0]->taken = true;
 	q->heap[0] = q->heap[--q->held];
 	sink(q);
-	while (head != q->looked && (record_at(q, head)->len == PAD || record_at(q, head)->taken))
-		head = behind(q, head);
+	while (head != q->looked && (cable_queue_record_at(q, head)->len == PAD ||
+				     cable_queue_record_at(q, head)->taken))
+		head = cable_queue_behind(q, head);
 	atomic_store_explicit(&q->head, head, memory_order_release);
 }
 

@@ -109,7 +109,7 @@ static void parse_loops(struct replay *r, struct argp_state *state, const char *
 			   arg);
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t replay_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct replay *r = state->input;
 
@@ -177,7 +177,7 @@ static int copy_file(struct replay *r, FILE *from)
 }
 
 /* 0, or an exit code after a message. */
-static int open_file(struct replay *r)
+static int replay_open_file(struct replay *r)
 {
 	bool standard = !strcmp(r->name, "-");
 	FILE *file = standard ? stdin : fopen(r->name, "rbe");
@@ -202,7 +202,7 @@ static int open_file(struct replay *r)
 }
 
 /* Begin to read it from its start; NULL after a message. */
-static pcap_t *begin(struct replay *r)
+static pcap_t *replay_begin(struct replay *r)
 {
 	char error[PCAP_ERRBUF_SIZE] = "";
 	int fd = dup(fileno(r->file)), type;
@@ -237,8 +237,8 @@ static pcap_t *begin(struct replay *r)
 }
 
 /* The next frame: 1, 0 at the end, -1 after a message. */
-static int next_frame(struct replay *r, pcap_t *pcap, uint64_t number, struct pcap_pkthdr **header,
-		      const uint8_t **data)
+static int replay_next_frame(struct replay *r, pcap_t *pcap, uint64_t number,
+			     struct pcap_pkthdr **header, const uint8_t **data)
 {
 	int ret = pcap_next_ex(pcap, header, data);
 
@@ -251,7 +251,7 @@ static int next_frame(struct replay *r, pcap_t *pcap, uint64_t number, struct pc
 	return -1;
 }
 
-static bool fits(const struct pcap_pkthdr *header)
+static bool replay_fits(const struct pcap_pkthdr *header)
 {
 	return header->caplen >= VB_FRAME_HEADER && header->caplen <= VB_CABLE_LONGEST;
 }
@@ -259,7 +259,7 @@ static bool fits(const struct pcap_pkthdr *header)
 static void count_odd(struct replay *r, const struct pcap_pkthdr *header, uint64_t number)
 {
 	r->cut_frames += header->caplen < header->len;
-	if (fits(header))
+	if (replay_fits(header))
 		return;
 	if (header->caplen < VB_FRAME_HEADER)
 		r->short_frames++;
@@ -274,14 +274,14 @@ static void count_odd(struct replay *r, const struct pcap_pkthdr *header, uint64
 /* The first reading. 0, or an exit code after a message. */
 static int check_file(struct replay *r)
 {
-	pcap_t *pcap = begin(r);
+	pcap_t *pcap = replay_begin(r);
 	struct pcap_pkthdr *header;
 	const uint8_t *data;
 	int ret;
 
 	if (!pcap)
 		return 1;
-	while ((ret = next_frame(r, pcap, r->in_file + 1, &header, &data)) == 1)
+	while ((ret = replay_next_frame(r, pcap, r->in_file + 1, &header, &data)) == 1)
 		count_odd(r, header, ++r->in_file);
 	pcap_close(pcap);
 	if (ret)
@@ -328,7 +328,7 @@ static void put_off(struct replay *r, double ns)
 }
 
 /* A receiver that takes nothing for a while is not waited for any more: it loses frames. */
-static void wait_for_room(struct replay *r, uint32_t len)
+static void replay_wait_for_room(struct replay *r, uint32_t len)
 {
 	uint64_t end = vb_now_ns() + PATIENCE_NS;
 
@@ -338,7 +338,7 @@ static void wait_for_room(struct replay *r, uint32_t len)
 
 /* --- replaying -------------------------------------------------------------------------------- */
 
-static uint64_t stamp(const struct pcap_pkthdr *header)
+static uint64_t replay_stamp(const struct pcap_pkthdr *header)
 {
 	return (uint64_t)header->ts.tv_sec * SECOND + (uint64_t)header->ts.tv_usec;
 }
@@ -349,7 +349,7 @@ static int inject(struct replay *r, const struct pcap_pkthdr *header, const uint
 	int ret;
 
 	wait_until_due(r);
-	wait_for_room(r, header->caplen);
+	replay_wait_for_room(r, header->caplen);
 	if (cable_stopped())
 		return 0;
 	ret = vb_cable_inject(r->dev, data, header->caplen);
@@ -372,7 +372,7 @@ static int inject(struct replay *r, const struct pcap_pkthdr *header, const uint
 /* Once through the file: 0, or an exit code after a message. */
 static int play(struct replay *r)
 {
-	pcap_t *pcap = begin(r);
+	pcap_t *pcap = replay_begin(r);
 	struct pcap_pkthdr *header;
 	const uint8_t *data;
 	uint64_t number = 0, last = 0;
@@ -380,12 +380,13 @@ static int play(struct replay *r)
 
 	if (!pcap)
 		return 1;
-	while (!cable_stopped() && (ret = next_frame(r, pcap, ++number, &header, &data)) == 1) {
+	while (!cable_stopped() &&
+	       (ret = replay_next_frame(r, pcap, ++number, &header, &data)) == 1) {
 		/* A clock that was set back in between makes no distance. */
-		if (r->pace == BY_STAMPS && number > 1 && stamp(header) > last)
-			r->due += stamp(header) - last;
-		last = stamp(header);
-		ret = fits(header) ? inject(r, header, data) : 0;
+		if (r->pace == BY_STAMPS && number > 1 && replay_stamp(header) > last)
+			r->due += replay_stamp(header) - last;
+		last = replay_stamp(header);
+		ret = replay_fits(header) ? inject(r, header, data) : 0;
 		if (ret)
 			break;
 	}
@@ -402,7 +403,7 @@ static void wait_until_taken(struct replay *r)
 		vb_sleep_ns(ROOM_PAUSE_NS);
 }
 
-static void print_end(struct replay *r)
+static void replay_print_end(struct replay *r)
 {
 	show_progress(r, true);
 	printf("%" PRIu64 " frames, %" PRIu64 " bytes replayed to %s\n", r->frames, r->bytes,
@@ -440,7 +441,7 @@ static int replay(struct replay *r)
 	     i++)
 		ret = play(r);
 	wait_until_taken(r);
-	print_end(r);
+	replay_print_end(r);
 	return ret || r->first_odd ? 1 : 0;
 }
 
@@ -448,7 +449,7 @@ int cable_replay(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = replay_parse_opt,
 		.args_doc = "FILE --to ADAPTER",
 		.doc = "Let the Ethernet frames of a pcap or pcapng file arrive at an adapter's port, "
 		       "as if they came from the wire.\v"
@@ -463,7 +464,7 @@ int cable_replay(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &r);
 	cable_catch_signals(-1);
-	ret = open_file(&r);
+	ret = replay_open_file(&r);
 	if (!ret)
 		ret = check_file(&r);
 	if (!ret && !cable_stopped())

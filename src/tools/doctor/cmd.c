@@ -57,7 +57,7 @@ void doctor_say(enum verdict verdict, const char *name, const char *remedy, cons
 	count++;
 }
 
-static unsigned int number_of(enum verdict verdict)
+static unsigned int doctor_number_of(enum verdict verdict)
 {
 	unsigned int n = 0;
 
@@ -68,7 +68,7 @@ static unsigned int number_of(enum verdict verdict)
 
 static enum verdict worst(void)
 {
-	return number_of(FAILS) ? FAILS : number_of(FALLS_BACK) ? FALLS_BACK : WORKS;
+	return doctor_number_of(FAILS) ? FAILS : doctor_number_of(FALLS_BACK) ? FALLS_BACK : WORKS;
 }
 
 /* Words in lines, from column INDENT on; the first line has begun. */
@@ -105,7 +105,7 @@ static void print_finding(const struct finding *f, bool colour)
 	print_wrapped(f->remedy);
 }
 
-static void print_text(bool quiet)
+static void doctor_print_text(bool quiet)
 {
 	bool colour = isatty(STDOUT_FILENO);
 	const char *last = NULL;
@@ -125,11 +125,12 @@ static void print_text(bool quiet)
 	if (worst() == WORKS)
 		printf("All %u checks are fine.\n", count);
 	else
-		printf("%u checks: %u fine, %u fall back, %u fail.\n", count, number_of(WORKS),
-		       number_of(FALLS_BACK), number_of(FAILS));
+		printf("%u checks: %u fine, %u fall back, %u fail.\n", count,
+		       doctor_number_of(WORKS), doctor_number_of(FALLS_BACK),
+		       doctor_number_of(FAILS));
 }
 
-static void print_json(void)
+static void doctor_print_json(void)
 {
 	static const char *const words[] = { "ok", "fallback", "fail" };
 
@@ -155,7 +156,7 @@ static void print_json(void)
 	printf("]}\n");
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t doctor_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -179,7 +180,7 @@ int cmd_doctor(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = doctor_parse_opt,
 		.doc = "Check this machine: what works, what falls back to a slower way, what does not work, and what to do."
 		       "\vThe exit code is 0 where everything is fine, 1 where something falls back, 2 where something does "
 		       "not work, 64 where the command line is wrong.",
@@ -195,8 +196,8 @@ int cmd_doctor(int argc, char **argv)
 	doctor_check_limits();
 	doctor_check_toolchain();
 	if (args.json)
-		print_json();
+		doctor_print_json();
 	else
-		print_text(args.quiet);
+		doctor_print_text(args.quiet);
 	return (int)worst();
 }

@@ -126,7 +126,7 @@ static int try_text(void *arg)
 	return memcmp(page, answer_code, sizeof(answer_code)) ? 2 : 0;
 }
 
-static void check_memory(void)
+static void cpu_check_memory(void)
 {
 	const char *patch = vb_getenv("VERBATIM_PATCH");
 	char why[256];
@@ -163,7 +163,7 @@ static void check_instructions(void)
 	doctor_say(FALLS_BACK, "own text", NULL, "not x86-64: %s", trapped);
 }
 
-static void check_memory(void)
+static void cpu_check_memory(void)
 {
 }
 #endif
@@ -172,5 +172,5 @@ void doctor_check_cpu(void)
 {
 	doctor_group("Processor");
 	check_instructions();
-	check_memory();
+	cpu_check_memory();
 }

@@ -101,7 +101,7 @@ static int try_direct(void *arg)
 	return ret;
 }
 
-static void check_direct(void)
+static void kernel_check_direct(void)
 {
 	static const char packets[] =
 		"processes cannot touch each other's memory: large messages and one-sided work between them go in packets, which is slower";
@@ -295,7 +295,7 @@ static void check_observers(void)
 void doctor_check_kernel(void)
 {
 	doctor_group("Kernel");
-	check_direct();
+	kernel_check_direct();
 	check_memfd();
 	check_membarrier();
 	check_namespaces();

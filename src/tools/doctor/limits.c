@@ -89,7 +89,7 @@ static void check_address_space(void)
 			(uint64_t)limit / MIB);
 }
 
-static void check_files(void)
+static void limits_check_files(void)
 {
 	rlim_t files = limit_of(RLIMIT_NOFILE), size = limit_of(RLIMIT_FSIZE);
 
@@ -143,6 +143,6 @@ void doctor_check_limits(void)
 	doctor_group("Limits");
 	check_shm();
 	check_address_space();
-	check_files();
+	limits_check_files();
 	check_huge();
 }

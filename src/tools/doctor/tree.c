@@ -44,7 +44,7 @@ static int try_libraries(void *arg)
 	return 0;
 }
 
-static void check_files(void)
+static void doctor_tree_check_files(void)
 {
 	static const char *const files[] = {
 		"lib/libverbatim-preload.so",
@@ -100,7 +100,7 @@ static void ignore_event(void *arg, const struct vb_event *event)
 }
 
 /* An hbl device that another program has is no fault of the machine. */
-static int try_open(void *arg)
+static int doctor_tree_try_open(void *arg)
 {
 	struct vb_adapter *const *list;
 	struct vb_dev *dev;
@@ -136,7 +136,7 @@ static void check_card(void)
 			   "man verbatim.conf; VERBATIM_CONFIG names the file.", "%s", why);
 	if (ret != 0 && ret != 2)
 		return;
-	if (!doctor_try(try_open, NULL, why, sizeof(why)))
+	if (!doctor_try(doctor_tree_try_open, NULL, why, sizeof(why)))
 		doctor_say(WORKS, "card", NULL, "adapters open");
 	else
 		doctor_say(FAILS, "card", NULL, "no adapter can be opened: %s",
@@ -223,7 +223,7 @@ static void check_accelerator(void)
 void doctor_check_tree(void)
 {
 	doctor_group("Verbatim");
-	check_files();
+	doctor_tree_check_files();
 	check_card();
 	check_accelerator();
 }

@@ -70,7 +70,7 @@ static bool read_output(int fd, char *output, size_t size)
 	return true;
 }
 
-static int wait_for(pid_t pid, bool in_time, char *output, size_t size)
+static int try_wait_for(pid_t pid, bool in_time, char *output, size_t size)
 {
 	int status;
 
@@ -120,10 +120,10 @@ int doctor_try(int (*try)(void *arg), void *arg, char *output, size_t size)
 	}
 	in_time = read_output(fds[0], output, size);
 	close(fds[0]);
-	return wait_for(pid, in_time, output, size);
+	return try_wait_for(pid, in_time, output, size);
 }
 
-static int become(void *arg)
+static int try_become(void *arg)
 {
 	char *const *argv = arg;
 
@@ -134,5 +134,5 @@ static int become(void *arg)
 
 int doctor_run(char *const argv[], char *output, size_t size)
 {
-	return doctor_try(become, (void *)argv, output, size);
+	return doctor_try(try_become, (void *)argv, output, size);
 }

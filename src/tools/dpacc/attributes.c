@@ -27,7 +27,7 @@ void say(const char *format, ...)
 	fputc('\n', stderr);
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t dpacc_attributes_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	const char **files = state->input;
 
@@ -45,7 +45,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static bool write_text(int fd, const void *data, size_t size)
+static bool dpacc_attributes_write_text(int fd, const void *data, size_t size)
 {
 	FILE *f = fdopen(fd, "w");
 	bool good;
@@ -69,7 +69,8 @@ static int write_blob(const char *path, const void *data, size_t size)
 	int fd = file_is_special(path) ? open(path, O_WRONLY | O_CLOEXEC)
 				       : file_beside(path, &name, &place);
 
-	if (fd >= 0 && write_text(fd, data, size) && (!name || !rename(name, place)))
+	if (fd >= 0 && dpacc_attributes_write_text(fd, data, size) &&
+	    (!name || !rename(name, place)))
 		return 0;
 	say("%s: %m", path);
 	if (name)
@@ -80,7 +81,7 @@ static int write_blob(const char *path, const void *data, size_t size)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		.parser = parse_opt,
+		.parser = dpacc_attributes_parse_opt,
 		.args_doc = "YAML BLOB",
 		.doc = "Pack the attributes of an application for dpacc -dpa-proc-attr.",
 	};

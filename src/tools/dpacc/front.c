@@ -28,7 +28,7 @@ const char *run_question(const struct list *argv)
 	return NULL;
 }
 
-static const char *value_of(const char *word, const char *option)
+static const char *front_value_of(const char *word, const char *option)
 {
 	size_t len = strlen(option);
 
@@ -46,7 +46,7 @@ static int clang_arguments(int argc, char **argv, struct list *out)
 	if (!libc)
 		return -1;
 	for (int i = 1; i < argc; i++) {
-		const char *cpu = value_of(argv[i], "-mcpu=");
+		const char *cpu = front_value_of(argv[i], "-mcpu=");
 
 		if (!cpu) {
 			list_add(&rest, argv[i]);

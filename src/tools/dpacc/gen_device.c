@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static const char *type_name(const struct function *f, const char *type, int index)
+static const char *gen_device_type_name(const struct function *f, const char *type, int index)
 {
 	return type_is_aggregate(type) ? mem_printf("dpa_%s_type_%d", f->name, index)
 				       : type_c_name(*type);
@@ -25,7 +25,7 @@ static void write_types(FILE *out, const struct function *f)
 
 	for (const char *p = f->types + 1; *p; p = type_next(p), i++)
 		if (type_is_aggregate(p))
-			type_write(out, p, type_name(f, p, i));
+			type_write(out, p, gen_device_type_name(f, p, i));
 }
 
 static void write_copies(FILE *out, const struct function *f)
@@ -37,17 +37,17 @@ static void write_copies(FILE *out, const struct function *f)
 		if (type_is_aggregate(p))
 			fprintf(out,
 				"\t%s a%d;\n\t__builtin_memcpy(&a%d, slot + %u, sizeof(a%d));\n",
-				type_name(f, p, i), i, i, 8 * slot, i);
+				gen_device_type_name(f, p, i), i, i, 8 * slot, i);
 }
 
-static void write_call(FILE *out, const struct function *f)
+static void gen_device_write_call(FILE *out, const struct function *f)
 {
 	unsigned int slot = 0;
 	int i = 0;
 
 	fprintf(out, "((%s (*)(", type_c_name(f->types[0]));
 	for (const char *p = f->types + 1; *p; p = type_next(p), i++)
-		fprintf(out, "%s%s", i ? ", " : "", type_name(f, p, i));
+		fprintf(out, "%s%s", i ? ", " : "", gen_device_type_name(f, p, i));
 	fprintf(out, "%s))func)(", i ? "" : "void");
 	i = 0;
 	for (const char *p = f->types + 1; *p; slot += type_slots(p), p = type_next(p), i++) {
@@ -76,12 +76,12 @@ static void write_unpack(FILE *out, const struct function *f)
 		fprintf(out,
 			"\tunion { %s value; unsigned long bits; } result = { .bits = 0 };\n\n\tresult.value = ",
 			type_c_name(result));
-		write_call(out, f);
+		gen_device_write_call(out, f);
 		fputs(";\n\treturn result.bits;\n}\n", out);
 		return;
 	}
 	fputs(result == 'v' ? "\t" : "\treturn (unsigned long)", out);
-	write_call(out, f);
+	gen_device_write_call(out, f);
 	fputs(result == 'v' ? ";\n\treturn 0;\n}\n" : ";\n}\n", out);
 }
 

@@ -274,7 +274,7 @@ static void check_output_named(const struct options *opt, struct argp_state *sta
 					 : "; so is -app-name, which would be " DEFAULT_APP_NAME);
 }
 
-static void check_end(struct options *opt, struct argp_state *state)
+static void options_check_end(struct options *opt, struct argp_state *state)
 {
 	take_back(opt);
 	if (!opt->inputs.n)
@@ -299,7 +299,7 @@ static void check_end(struct options *opt, struct argp_state *state)
 		opt->output = mem_printf("%s.a", opt->app_name);
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t options_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct options *opt = state->input;
 
@@ -328,7 +328,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		opt->app_name = arg;
 		return 0;
 	case ARGP_KEY_END:
-		check_end(opt, state);
+		options_check_end(opt, state);
 		return 0;
 	}
 	if (!parse_simple(opt, key, arg))
@@ -360,7 +360,7 @@ static const char *options_file(const char *word, bool *next)
 	return NULL;
 }
 
-static void expand(char **words, int n, int depth, struct list *out);
+static void options_expand(char **words, int n, int depth, struct list *out);
 
 static void expand_files(const char *names, int depth, struct list *out)
 {
@@ -379,14 +379,14 @@ static void expand_files(const char *names, int depth, struct list *out)
 		data = file_read(files.v[i], &size);
 		if (!data || !words_split(mem_dup(data, size), false, &words))
 			exit(DPACC_USAGE);
-		expand(words.v, words.n, depth + 1, out);
+		options_expand(words.v, words.n, depth + 1, out);
 	}
 }
 
 /*
  * The command line with option files in their place, and --lNAME, which scripts write, as -lNAME.
  */
-static void expand(char **words, int n, int depth, struct list *out)
+static void options_expand(char **words, int n, int depth, struct list *out)
 {
 	for (int i = 0; i < n; i++) {
 		bool next;
@@ -403,7 +403,7 @@ static void expand(char **words, int n, int depth, struct list *out)
 	}
 }
 
-static void print_version(FILE *stream, struct argp_state *state)
+static void options_print_version(FILE *stream, struct argp_state *state)
 {
 	fprintf(stream, "dpacc: device compiler of Verbatim, version " DPACC_VERSION "\n");
 }
@@ -415,7 +415,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = table,
-		.parser = parse_opt,
+		.parser = options_parse_opt,
 		.args_doc = "FILE...",
 		.doc = "Compile device code and make a host archive of it.\v"
 		       "FILE is a C source or an object of an earlier dpacc -c. Options take one or two dashes, "
@@ -425,9 +425,9 @@ void options_parse(struct options *opt, int argc, char **argv)
 	struct list words = { 0 };
 
 	opt->hostcc = "gcc";
-	argp_program_version_hook = print_version;
+	argp_program_version_hook = options_print_version;
 	argp_err_exit_status = DPACC_USAGE;
 	list_add(&words, argv[0]);
-	expand(argv + 1, argc - 1, 0, &words);
+	options_expand(argv + 1, argc - 1, 0, &words);
 	argp_parse(&argp, words.n, words.v, ARGP_LONG_ONLY, NULL, opt);
 }

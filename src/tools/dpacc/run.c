@@ -45,7 +45,7 @@ void say(const char *format, ...)
 	fputc('\n', stderr);
 }
 
-static void on_signal(int number)
+static void dpacc_run_on_signal(int number)
 {
 	work.signal = number;
 	if (work.child > 0)
@@ -55,7 +55,7 @@ static void on_signal(int number)
 static void catch_signals(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
-	struct sigaction action = { .sa_handler = on_signal }, old;
+	struct sigaction action = { .sa_handler = dpacc_run_on_signal }, old;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that gets too large is an error like others */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -187,7 +187,7 @@ void work_hide(struct list *argv)
 		list_addf(argv, "-ffile-prefix-map=%s/=", work.dir);
 }
 
-static int write_all(int fd, const char *data, size_t size)
+static int dpacc_run_write_all(int fd, const char *data, size_t size)
 {
 	while (size) {
 		ssize_t n = write(fd, data, size);
@@ -209,7 +209,7 @@ int work_write(const char *path, const void *data, size_t size)
 	if (work.dryrun)
 		return 0;
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	ret = fd < 0 ? -1 : write_all(fd, data, size);
+	ret = fd < 0 ? -1 : dpacc_run_write_all(fd, data, size);
 	if (fd >= 0 && close(fd))
 		ret = -1;
 	if (ret)
@@ -242,7 +242,7 @@ static void print_word(const char *word)
 	fputc('\'', stderr);
 }
 
-static int wait_for(pid_t pid, const char *program)
+static int dpacc_run_wait_for(pid_t pid, const char *program)
 {
 	int status;
 
@@ -283,7 +283,7 @@ int run_command(const struct list *argv)
 	work.child = pid;
 	if (work.signal) /* came before the child was known */
 		kill(pid, work.signal);
-	return wait_for(pid, argv->v[0]);
+	return dpacc_run_wait_for(pid, argv->v[0]);
 }
 
 const char *run_question(const struct list *argv)
@@ -310,7 +310,7 @@ const char *run_question(const struct list *argv)
 		fclose(f);
 	else
 		close(ends[0]);
-	if (!err && !wait_for(pid, argv->v[0]) && line)
+	if (!err && !dpacc_run_wait_for(pid, argv->v[0]) && line)
 		answer = mem_dup(line, strlen(line));
 	free(line);
 	return answer;
@@ -357,7 +357,7 @@ int output_add(const char *from, const char *to)
 	if (!data)
 		return -1;
 	fd = file_is_special(to) ? open(to, O_WRONLY | O_CLOEXEC) : open_beside(to);
-	ret = fd < 0 ? -1 : write_all(fd, data, size);
+	ret = fd < 0 ? -1 : dpacc_run_write_all(fd, data, size);
 	if (fd >= 0 && close(fd))
 		ret = -1;
 	if (ret)

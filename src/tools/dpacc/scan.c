@@ -22,7 +22,7 @@ struct scan {
 	int errors;
 };
 
-static const char *take_string(CXString string)
+static const char *scan_take_string(CXString string)
 {
 	const char *text = clang_getCString(string);
 	const char *copy = mem_dup(text ? text : "", text ? strlen(text) : 0);
@@ -85,7 +85,7 @@ static enum CXChildVisitResult find_annotation(CXCursor cursor, CXCursor parent,
 	const char **found = data;
 
 	if (clang_getCursorKind(cursor) == CXCursor_AnnotateAttr) {
-		const char *name = take_string(clang_getCursorSpelling(cursor));
+		const char *name = scan_take_string(clang_getCursorSpelling(cursor));
 
 		if (!strcmp(name, "dpa_rpc") || !strcmp(name, "dpa_global"))
 			*found = name;
@@ -93,20 +93,20 @@ static enum CXChildVisitResult find_annotation(CXCursor cursor, CXCursor parent,
 	return CXChildVisit_Continue;
 }
 
-static void place(CXCursor cursor, const char **file, unsigned int *line, unsigned int *column)
+static void scan_place(CXCursor cursor, const char **file, unsigned int *line, unsigned int *column)
 {
 	CXFile where;
 
 	clang_getExpansionLocation(clang_getCursorLocation(cursor), &where, line, column, NULL);
-	*file = take_string(clang_getFileName(where));
+	*file = scan_take_string(clang_getFileName(where));
 }
 
-static void refuse(struct scan *scan, CXCursor at, const char *function, const char *what)
+static void scan_refuse(struct scan *scan, CXCursor at, const char *function, const char *what)
 {
 	unsigned int line, column;
 	const char *file;
 
-	place(at, &file, &line, &column);
+	scan_place(at, &file, &line, &column);
 	fprintf(stderr, "%s:%u:%u: error: function '%s' called from the host: %s\n", file, line,
 		column, function, what);
 	scan->errors++;
@@ -155,7 +155,8 @@ static const char *write_inner(FILE *out, CXType type, int depth)
 	else if (letter == 'p')
 		problem = "a pointer, or an array without a size";
 	else if (!letter || letter == 'v')
-		problem = mem_printf("the type '%s'", take_string(clang_getTypeSpelling(type)));
+		problem =
+			mem_printf("the type '%s'", scan_take_string(clang_getTypeSpelling(type)));
 	else
 		fputc(letter, out);
 	fputs(sizes, out);
@@ -165,7 +166,7 @@ static const char *write_inner(FILE *out, CXType type, int depth)
 static enum CXVisitorResult visit_field(CXCursor field, CXClientData data)
 {
 	struct record *record = data;
-	const char *name = take_string(clang_getCursorSpelling(field));
+	const char *name = scan_take_string(clang_getCursorSpelling(field));
 	const char *problem = write_inner(record->out, clang_getCursorType(field), record->depth);
 
 	record->any = true;
@@ -227,7 +228,7 @@ static const char *parameter_type(struct scan *scan, CXCursor parameter, int num
 				  const char *function)
 {
 	CXType type = clang_getCursorType(parameter), canonical = clang_getCanonicalType(type);
-	const char *spelling = take_string(clang_getCursorSpelling(parameter));
+	const char *spelling = scan_take_string(clang_getCursorSpelling(parameter));
 	const char *problem = "pass a pointer to device memory";
 	char letter = type_letter(type);
 	struct text text;
@@ -244,10 +245,11 @@ static const char *parameter_type(struct scan *scan, CXCursor parameter, int num
 	} else if (canonical.kind == CXType_Record) {
 		problem = "mark the type __dpa_global__, or pass a pointer to device memory";
 	}
-	refuse(scan, parameter, function,
-	       mem_printf("parameter %d%s%s%s has type '%s', which cannot be passed by value; %s",
-			  number, *spelling ? " '" : "", spelling, *spelling ? "'" : "",
-			  take_string(clang_getTypeSpelling(type)), problem));
+	scan_refuse(
+		scan, parameter, function,
+		mem_printf("parameter %d%s%s%s has type '%s', which cannot be passed by value; %s",
+			   number, *spelling ? " '" : "", spelling, *spelling ? "'" : "",
+			   scan_take_string(clang_getTypeSpelling(type)), problem));
 	return NULL;
 }
 
@@ -263,12 +265,13 @@ static const char *function_types(struct scan *scan, CXCursor cursor, const char
 
 	fputc(letter, out);
 	if (!letter)
-		refuse(scan, cursor, name,
-		       mem_printf(
-			       "it returns '%s'; only integers, pointers, float and double can be returned",
-			       take_string(clang_getTypeSpelling(result))));
+		scan_refuse(
+			scan, cursor, name,
+			mem_printf(
+				"it returns '%s'; only integers, pointers, float and double can be returned",
+				scan_take_string(clang_getTypeSpelling(result))));
 	if (clang_Cursor_isVariadic(cursor))
-		refuse(scan, cursor, name, "a variable number of arguments cannot be passed");
+		scan_refuse(scan, cursor, name, "a variable number of arguments cannot be passed");
 	for (int i = 0; i < n; i++) {
 		CXCursor parameter = clang_Cursor_getArgument(cursor, (unsigned int)i);
 		const char *type = parameter_type(scan, parameter, i + 1, name);
@@ -278,12 +281,12 @@ static const char *function_types(struct scan *scan, CXCursor cursor, const char
 	}
 	types = text_close(&text);
 	if (scan->errors == errors && !types_valid(types))
-		refuse(scan, cursor, name,
-		       mem_printf("its arguments take more than %d bytes", ARGBUF_SIZE));
+		scan_refuse(scan, cursor, name,
+			    mem_printf("its arguments take more than %d bytes", ARGBUF_SIZE));
 	return types;
 }
 
-static enum CXChildVisitResult visit(CXCursor cursor, CXCursor parent, CXClientData data)
+static enum CXChildVisitResult scan_visit(CXCursor cursor, CXCursor parent, CXClientData data)
 {
 	struct scan *scan = data;
 	const char *annotation = NULL;
@@ -298,15 +301,15 @@ static enum CXChildVisitResult visit(CXCursor cursor, CXCursor parent, CXClientD
 	if (!annotation)
 		return CXChildVisit_Continue;
 	f = functions_add(scan->out);
-	f->name = take_string(clang_getCursorSpelling(cursor));
+	f->name = scan_take_string(clang_getCursorSpelling(cursor));
 	f->rpc = !strcmp(annotation, "dpa_rpc");
 	f->is_static = clang_getCursorLinkage(cursor) == CXLinkage_Internal;
-	place(cursor, &f->file, &f->line, &column);
+	scan_place(cursor, &f->file, &f->line, &column);
 	f->types = function_types(scan, cursor, f->name);
 	if (!strcmp(f->name, "main"))
-		refuse(scan, cursor, f->name, "the host program has a main of its own");
+		scan_refuse(scan, cursor, f->name, "the host program has a main of its own");
 	if (strlen(f->name) > DPACC_MAX_NAME - strlen("__dpa_unpack_"))
-		refuse(scan, cursor, f->name, "the name is too long");
+		scan_refuse(scan, cursor, f->name, "the name is too long");
 	if (scan->errors != errors)
 		scan->out->n--;
 	return CXChildVisit_Continue;
@@ -339,8 +342,8 @@ static const char *resource_dir(void)
 	return dir;
 }
 
-static CXTranslationUnit read_source(CXIndex index, const char *path, const struct list *base,
-				     const char *form)
+static CXTranslationUnit scan_read_source(CXIndex index, const char *path, const struct list *base,
+					  const char *form)
 {
 	struct list args = { 0 };
 	CXTranslationUnit unit = NULL;
@@ -376,8 +379,9 @@ static int count_errors(CXTranslationUnit unit, const char **hard)
 
 		if (clang_getDiagnosticSeverity(diagnostic) >= CXDiagnostic_Error) {
 			errors++;
-			if (!*hard && !*take_string(clang_getDiagnosticOption(diagnostic, NULL)))
-				*hard = take_string(clang_formatDiagnostic(
+			if (!*hard &&
+			    !*scan_take_string(clang_getDiagnosticOption(diagnostic, NULL)))
+				*hard = scan_take_string(clang_formatDiagnostic(
 					diagnostic, clang_defaultDiagnosticDisplayOptions()));
 		}
 		clang_disposeDiagnostic(diagnostic);
@@ -392,8 +396,8 @@ static bool marks_types(CXTranslationUnit unit)
 
 	for (unsigned int i = 0; unit && !found && i < clang_getNumDiagnostics(unit); i++) {
 		CXDiagnostic diagnostic = clang_getDiagnostic(unit, i);
-		const char *option = take_string(clang_getDiagnosticOption(diagnostic, NULL));
-		const char *text = take_string(clang_getDiagnosticSpelling(diagnostic));
+		const char *option = scan_take_string(clang_getDiagnosticOption(diagnostic, NULL));
+		const char *text = scan_take_string(clang_getDiagnosticSpelling(diagnostic));
 
 		found = !strcmp(option, "-Wignored-attributes") &&
 			!strncmp(text, "'used' attribute", 16);
@@ -415,11 +419,11 @@ int scan_source(const char *path, const struct list *base, struct functions *out
 {
 	struct scan scan = { .out = out };
 	CXIndex index = clang_createIndex(0, 0);
-	CXTranslationUnit unit = read_source(index, path, base, NULL);
+	CXTranslationUnit unit = scan_read_source(index, path, base, NULL);
 	int errors = count_errors(unit, error);
 
 	if (errors && !says_form(base)) {
-		CXTranslationUnit old = read_source(index, path, base, OLD_FORM);
+		CXTranslationUnit old = scan_read_source(index, path, base, OLD_FORM);
 		const char *old_error;
 
 		if (old && count_errors(old, &old_error) < errors) {
@@ -435,7 +439,7 @@ int scan_source(const char *path, const struct list *base, struct functions *out
 	if (marks_types(unit))
 		list_add(own, "-Wno-ignored-attributes");
 	if (unit) {
-		clang_visitChildren(clang_getTranslationUnitCursor(unit), visit, &scan);
+		clang_visitChildren(clang_getTranslationUnitCursor(unit), scan_visit, &scan);
 		clang_disposeTranslationUnit(unit);
 	} else {
 		say("%s: cannot be read", path);

@@ -25,7 +25,7 @@ enum { MAX_DEPTH = 16 };
 /* ---- reading ---- */
 
 /* A decimal number of at most `most`; NULL where there is none. */
-static const char *number(const char *p, unsigned long most, unsigned long *value)
+static const char *types_number(const char *p, unsigned long most, unsigned long *value)
 {
 	char *end;
 
@@ -48,16 +48,16 @@ static const char *read_member(const char *p, int depth)
 
 	p = read_type(p, depth);
 	while (p && *p == '[')
-		p = expect(number(p + 1, ARGBUF_SIZE, &n), ']');
+		p = expect(types_number(p + 1, ARGBUF_SIZE, &n), ']');
 	if (p && (*p == ':' || *p == '!'))
-		p = number(p + 1, 64, &n);
+		p = types_number(p + 1, 64, &n);
 	return p;
 }
 
 static const char *read_head(const char *p, size_t *size, size_t *align, bool *packed)
 {
-	p = expect(number(p, ARGBUF_SIZE, size), ',');
-	p = number(p, ARGBUF_SIZE, align);
+	p = expect(types_number(p, ARGBUF_SIZE, size), ',');
+	p = types_number(p, ARGBUF_SIZE, align);
 	*packed = p && *p == 'P';
 	p = expect(*packed ? p + 1 : p, ';');
 	return *size && *align && !(*align & (*align - 1)) ? p : NULL;

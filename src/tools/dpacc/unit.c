@@ -97,8 +97,8 @@ static int compiler_options(const struct options *opt, const struct arch *arch, 
 	return 0;
 }
 
-static int compile(const struct list *options, const struct list *own, bool lto, const char *from,
-		   const char *to)
+static int dpacc_unit_compile(const struct list *options, const struct list *own, bool lto,
+			      const char *from, const char *to)
 {
 	struct list argv = { 0 };
 	const char *clang = tool_find("clang");
@@ -144,7 +144,7 @@ static bool any_static(const struct functions *functions)
 	return false;
 }
 
-static int join(bool lto, const char *a, const char *b, const char *to)
+static int unit_join(bool lto, const char *a, const char *b, const char *to)
 {
 	struct list argv = { 0 };
 
@@ -176,7 +176,7 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	 * without
 	 */
 	lto = opt->lto && !any_static(&functions);
-	if (compile(&options, &own, lto, unit->path, object) ||
+	if (dpacc_unit_compile(&options, &own, lto, unit->path, object) ||
 	    (any_static(&functions) && export_static(&functions, object)))
 		return -1;
 	if (error && !opt->dryrun) { /* then the types that were read are worth nothing */
@@ -189,9 +189,9 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	work_hide(&plain);
 	unit->join[index] = work_path("%s.%s" JOIN_SUFFIX, unit->base, arch->name);
 	if (work_write(wrappers_c, text, strlen(text)) ||
-	    compile(&plain, NULL, lto, wrappers_c, wrappers) ||
+	    dpacc_unit_compile(&plain, NULL, lto, wrappers_c, wrappers) ||
 	    /* the source last: messages of the linker name the last file of an object */
-	    join(lto, wrappers, object, unit->join[index]))
+	    unit_join(lto, wrappers, object, unit->join[index]))
 		return -1;
 	for (int i = 0; i < functions.n; i++) {
 		int j;

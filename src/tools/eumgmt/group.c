@@ -28,7 +28,7 @@ int group_info(struct work *work)
 	return 0;
 }
 
-static const struct vb_eu_group *find(const struct work *work, unsigned int id)
+static const struct vb_eu_group *group_find(const struct work *work, unsigned int id)
 {
 	const struct vb_eu_card *card = vb_eus_card(work->eus, work->adapter->name);
 
@@ -37,7 +37,7 @@ static const struct vb_eu_group *find(const struct work *work, unsigned int id)
 		       : NULL;
 }
 
-static cJSON *to_json(unsigned int id, const struct vb_eu_group *group)
+static cJSON *group_to_json(unsigned int id, const struct vb_eu_group *group)
 {
 	cJSON *object = cJSON_CreateObject();
 
@@ -47,7 +47,7 @@ static cJSON *to_json(unsigned int id, const struct vb_eu_group *group)
 	return object;
 }
 
-static void print(unsigned int id, const struct vb_eu_group *group)
+static void group_print(unsigned int id, const struct vb_eu_group *group)
 {
 	char *eus = eus_text(&group->eus);
 
@@ -56,12 +56,13 @@ static void print(unsigned int id, const struct vb_eu_group *group)
 }
 
 /* One group, alone. */
-static int show(struct work *work, unsigned int id)
+static int group_show(struct work *work, unsigned int id)
 {
 	if (work->args->json)
-		cJSON_AddItemToObject(work->out, "eu_group", to_json(id, find(work, id)));
+		cJSON_AddItemToObject(work->out, "eu_group",
+				      group_to_json(id, group_find(work, id)));
 	else
-		print(id, find(work, id));
+		group_print(id, group_find(work, id));
 	return 0;
 }
 
@@ -71,14 +72,14 @@ static int show_all(struct work *work)
 	unsigned int n = 0;
 
 	for (unsigned int id = 1; id <= VB_EU_GROUPS; id++) {
-		if (!find(work, id))
+		if (!group_find(work, id))
 			continue;
-		cJSON_AddItemToArray(list, to_json(id, find(work, id)));
+		cJSON_AddItemToArray(list, group_to_json(id, group_find(work, id)));
 		n++;
 		if (work->args->json)
 			continue;
 		printf("%u) ", n);
-		print(id, find(work, id));
+		group_print(id, group_find(work, id));
 		printf("\n");
 	}
 	if (!work->args->json)
@@ -94,7 +95,7 @@ static unsigned int named(const struct work *work)
 
 	if (args->given & OPT_NAME_GROUP)
 		id = vb_eus_group_find(work->eus, work->adapter->name, args->name);
-	if (find(work, id))
+	if (group_find(work, id))
 		return id;
 	if (args->given & OPT_NAME_GROUP)
 		refuse("there is no EU group '%s' on %s", args->name, work->adapter->name);
@@ -120,7 +121,7 @@ int group_create(struct work *work)
 		return 1;
 	if (!work->args->json)
 		printf("Group created successfully-\n");
-	return show(work, (unsigned int)id);
+	return group_show(work, (unsigned int)id);
 }
 
 int group_query(struct work *work)
@@ -130,7 +131,7 @@ int group_query(struct work *work)
 	if (!(work->args->given & (OPT_ID_GROUP | OPT_NAME_GROUP)))
 		return show_all(work);
 	id = named(work);
-	return id ? show(work, id) : 1;
+	return id ? group_show(work, id) : 1;
 }
 
 static int check_unused(const struct work *work, unsigned int id)
@@ -186,7 +187,7 @@ int group_apply(struct work *work)
 	char why[VB_EU_WHY];
 
 	for (unsigned int id = 1; id <= VB_EU_GROUPS; id++)
-		if (find(work, id) && check_unused(work, id))
+		if (group_find(work, id) && check_unused(work, id))
 			return 1;
 	if (groups_from_json(work->eus, work->adapter->name, work->count, work->text,
 			     work->text_len, why))

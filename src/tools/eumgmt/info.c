@@ -14,7 +14,7 @@ struct row {
 	unsigned int value;
 };
 
-static int show(struct work *work, const struct row *rows, unsigned int n)
+static int info_show(struct work *work, const struct row *rows, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		cJSON_AddNumberToObject(work->out, rows[i].name, rows[i].value);
@@ -35,7 +35,7 @@ int info_chip(struct work *work)
 		{ "usable_eus", work->count },
 	};
 
-	return show(work, rows, sizeof(rows) / sizeof(rows[0]));
+	return info_show(work, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 int info_status(struct work *work)
@@ -55,7 +55,7 @@ int info_status(struct work *work)
 		{ "eus", vb_eu_set_count(&view.usable) },
 		{ "eus_in_no_group", vb_eu_set_count(&view.pool) },
 	};
-	return show(work, rows, sizeof(rows) / sizeof(rows[0]));
+	return info_show(work, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 int info_vhca(struct work *work)

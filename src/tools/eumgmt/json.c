@@ -31,8 +31,8 @@ static int string_of(const cJSON *object, const char *name, unsigned int at, con
 	return 0;
 }
 
-static int read_group(struct vb_eus *eus, const char *card, unsigned int count, const cJSON *item,
-		      unsigned int at, char *why)
+static int eumgmt_json_read_group(struct vb_eus *eus, const char *card, unsigned int count,
+				  const cJSON *item, unsigned int at, char *why)
 {
 	const char *name, *range;
 	char reason[VB_EU_WHY];
@@ -72,7 +72,7 @@ static int read_groups(struct vb_eus *eus, const char *card, unsigned int count,
 		vb_eus_group_destroy(eus, card, id, why);
 	cJSON_ArrayForEach(item, list)
 	{
-		ret = read_group(eus, card, count, item, ++at, why);
+		ret = eumgmt_json_read_group(eus, card, count, item, ++at, why);
 		if (ret)
 			return ret;
 	}

@@ -83,7 +83,8 @@ int refuse(const char *fmt, ...)
 
 /* ---- the command line ---- */
 
-static unsigned int parse_number(struct argp_state *state, const char *text, const char *what)
+static unsigned int eumgmt_parse_number(struct argp_state *state, const char *text,
+					const char *what)
 {
 	unsigned long value;
 	char *end;
@@ -95,7 +96,7 @@ static unsigned int parse_number(struct argp_state *state, const char *text, con
 	return (unsigned int)value;
 }
 
-static void print_version(void)
+static void eumgmt_print_version(void)
 {
 	printf("dpaeumgmt (Verbatim) " VERBATIM_VERSION "\n");
 	exit(0);
@@ -108,7 +109,7 @@ static error_t parse_word(char *arg, struct argp_state *state)
 	if (!args->command && !strcmp(arg, "help"))
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 	if (!args->command && !strcmp(arg, "version"))
-		print_version();
+		eumgmt_print_version();
 	if (!args->command)
 		args->command = arg;
 	else if (!args->subcommand)
@@ -130,7 +131,7 @@ static error_t parse_value(int key, char *arg, struct argp_state *state)
 		args->range = arg;
 		return 0;
 	case 'g':
-		args->id_group = parse_number(state, arg, "the number of a group");
+		args->id_group = eumgmt_parse_number(state, arg, "the number of a group");
 		return 0;
 	case 'n':
 		args->name = arg;
@@ -139,19 +140,19 @@ static error_t parse_value(int key, char *arg, struct argp_state *state)
 		args->file = arg;
 		return 0;
 	case 'p':
-		args->id_partition = parse_number(state, arg, "the number of a partition");
+		args->id_partition = eumgmt_parse_number(state, arg, "the number of a partition");
 		return 0;
 	case 'v':
 		args->vhcas = arg;
 		return 0;
 	case 'm':
-		args->max_groups = parse_number(state, arg, "a number of groups");
+		args->max_groups = eumgmt_parse_number(state, arg, "a number of groups");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t eumgmt_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -171,7 +172,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		return 0;
 	case 'V':
-		print_version();
+		eumgmt_print_version();
 		return 0;
 	case ARGP_KEY_ARG:
 		return parse_word(arg, state);
@@ -182,7 +183,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static char *help_filter(int key, const char *text, void *input)
+static char *eumgmt_help_filter(int key, const char *text, void *input)
 {
 	char *list = NULL;
 	size_t size;
@@ -332,8 +333,8 @@ char *eus_text(const struct vb_eu_set *set)
 	return text;
 }
 
-static const struct vb_config_adapter *find_adapter(const struct vb_config *config,
-						    const char *name)
+static const struct vb_config_adapter *eumgmt_find_adapter(const struct vb_config *config,
+							   const char *name)
 {
 	for (unsigned int i = 0; i < config->num_adapters; i++) {
 		const struct vb_config_adapter *a = &config->adapter[i];
@@ -349,7 +350,7 @@ static const struct vb_config_adapter *find_adapter(const struct vb_config *conf
 	return NULL;
 }
 
-static int print_json(const struct work *work)
+static int eumgmt_print_json(const struct work *work)
 {
 	char *text = cJSON_Print(work->out);
 
@@ -360,14 +361,14 @@ static int print_json(const struct work *work)
 	return 0;
 }
 
-static int run(const struct subcommand *s, const struct arguments *args)
+static int eumgmt_run(const struct subcommand *s, const struct arguments *args)
 {
 	struct work work = { .args = args, .config = vb_config_get() };
 	int code;
 
 	if (!work.config)
 		return 1; /* after a log line */
-	work.adapter = find_adapter(work.config, args->device);
+	work.adapter = eumgmt_find_adapter(work.config, args->device);
 	if (!work.adapter)
 		return 1;
 	work.count = work.adapter->dpa_eus ? work.adapter->dpa_eus : VB_EUS_DEFAULT;
@@ -386,7 +387,7 @@ static int run(const struct subcommand *s, const struct arguments *args)
 		code = s->run(&work);
 	vb_eus_store_close(&work.store, s->changes);
 	if (!code && args->json)
-		code = print_json(&work);
+		code = eumgmt_print_json(&work);
 	cJSON_Delete(work.out);
 	vb_eus_free(work.eus);
 	free(work.text);
@@ -397,10 +398,10 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = eumgmt_parse_opt,
 		.args_doc = "COMMAND SUBCOMMAND",
 		.doc = "Manage the execution units of a card's accelerator.\v ",
-		.help_filter = help_filter,
+		.help_filter = eumgmt_help_filter,
 	};
 	struct arguments args = { 0 };
 	const struct subcommand *s;
@@ -410,5 +411,5 @@ int main(int argc, char **argv)
 	argp_err_exit_status = CMD_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	s = find_subcommand(&args, &code);
-	return code || !s ? code : run(s, &args);
+	return code || !s ? code : eumgmt_run(s, &args);
 }

@@ -30,7 +30,7 @@ int partition_info(struct work *work)
 	return 0;
 }
 
-static const struct vb_eu_partition *find(const struct work *work, unsigned int id)
+static const struct vb_eu_partition *partition_find(const struct work *work, unsigned int id)
 {
 	const struct vb_eu_card *card = vb_eus_card(work->eus, work->adapter->name);
 
@@ -48,9 +48,9 @@ static int vhca_number(const struct work *work, const char *name)
 	return -1;
 }
 
-static cJSON *to_json(const struct work *work, unsigned int id)
+static cJSON *partition_to_json(const struct work *work, unsigned int id)
 {
-	const struct vb_eu_partition *p = find(work, id);
+	const struct vb_eu_partition *p = partition_find(work, id);
 	cJSON *object = cJSON_CreateObject(), *list;
 
 	cJSON_AddNumberToObject(object, "id", id);
@@ -69,9 +69,9 @@ static cJSON *to_json(const struct work *work, unsigned int id)
 	return object;
 }
 
-static void print(const struct work *work, unsigned int id)
+static void partition_print(const struct work *work, unsigned int id)
 {
-	const struct vb_eu_partition *p = find(work, id);
+	const struct vb_eu_partition *p = partition_find(work, id);
 	char *eus = eus_text(&p->eus);
 
 	printf("EU Partition ID: %u\nMaximal number of groups: %u\n", id, p->max_groups);
@@ -88,12 +88,12 @@ static void print(const struct work *work, unsigned int id)
 	free(eus);
 }
 
-static int show(struct work *work, unsigned int id)
+static int partition_show(struct work *work, unsigned int id)
 {
 	if (work->args->json)
-		cJSON_AddItemToObject(work->out, "partition", to_json(work, id));
+		cJSON_AddItemToObject(work->out, "partition", partition_to_json(work, id));
 	else
-		print(work, id);
+		partition_print(work, id);
 	return 0;
 }
 
@@ -157,7 +157,7 @@ int partition_create(struct work *work)
 		return 1;
 	if (!work->args->json)
 		printf("Partition created successfully-\n");
-	return show(work, (unsigned int)id);
+	return partition_show(work, (unsigned int)id);
 }
 
 int partition_query(struct work *work)
@@ -166,21 +166,21 @@ int partition_query(struct work *work)
 	unsigned int n = 0;
 
 	if (work->args->given & OPT_ID_PARTITION) {
-		if (!find(work, work->args->id_partition))
+		if (!partition_find(work, work->args->id_partition))
 			return refuse("there is no EU partition %u on %s", work->args->id_partition,
 				      work->adapter->name);
-		return show(work, work->args->id_partition);
+		return partition_show(work, work->args->id_partition);
 	}
 	list = cJSON_AddArrayToObject(work->out, "partitions");
 	for (unsigned int id = 1; id <= VB_EU_PARTITIONS; id++) {
-		if (!find(work, id))
+		if (!partition_find(work, id))
 			continue;
-		cJSON_AddItemToArray(list, to_json(work, id));
+		cJSON_AddItemToArray(list, partition_to_json(work, id));
 		n++;
 		if (work->args->json)
 			continue;
 		printf("%u) ", n);
-		print(work, id);
+		partition_print(work, id);
 		printf("\n");
 	}
 	if (!work->args->json)
@@ -191,7 +191,7 @@ int partition_query(struct work *work)
 int partition_destroy(struct work *work)
 {
 	unsigned int id = work->args->id_partition;
-	const struct vb_eu_partition *p = find(work, id);
+	const struct vb_eu_partition *p = partition_find(work, id);
 	char why[VB_EU_WHY];
 
 	for (unsigned int i = 0; p && i < p->num_vhcas; i++)

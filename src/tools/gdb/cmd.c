@@ -54,7 +54,7 @@ static error_t parse_argument(struct arguments *args, char *arg, struct argp_sta
 	return 0;
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t gdb_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -152,7 +152,7 @@ static void print_entry(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
 	       entry->process, entry->app);
 }
 
-static int list(pid_t pid)
+static int gdb_list(pid_t pid)
 {
 	bool titled = false;
 
@@ -197,7 +197,7 @@ static bool find_token(struct arguments *args)
 		fprintf(stderr, "%s: %" PRIu64 " has %d device processes; take one by its token:\n",
 			who, args->what, count);
 	if (count != 1)
-		list((pid_t)args->what);
+		gdb_list((pid_t)args->what);
 	return count == 1;
 }
 
@@ -220,7 +220,7 @@ int cmd_gdb(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = gdb_parse_opt,
 		.args_doc = "\nTOKEN\nPID\n-- PROGRAM [ARGUMENT...]",
 		.doc = "Debug device code with gdb: attach to the device process with TOKEN, or to the only one "
 		       "of the program PID, or start PROGRAM and stop before its device code executes. "
@@ -237,7 +237,7 @@ int cmd_gdb(int argc, char **argv)
 	else if (args.program)
 		code = gdb_program(&args.run, args.config, args.program);
 	else if (!args.what)
-		code = list(0);
+		code = gdb_list(0);
 	else if (!find_token(&args))
 		code = 1;
 	else

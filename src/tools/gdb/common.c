@@ -95,7 +95,7 @@ struct way {
 };
 
 /* False: an end. Nothing that was read before it is lost. */
-static bool pass(struct way *way, const struct pollfd *from, const struct pollfd *to)
+static bool gdb_common_pass(struct way *way, const struct pollfd *from, const struct pollfd *to)
 {
 	ssize_t n;
 
@@ -130,7 +130,7 @@ static bool flush(struct way *way)
 }
 
 /* What has come meanwhile; it may have ended while we wrote to it. */
-static bool refill(struct way *way)
+static bool gdb_common_refill(struct way *way)
 {
 	ssize_t n = read(way->from, way->bytes, sizeof(way->bytes));
 
@@ -172,10 +172,11 @@ void gdb_relay(int in, int out, int program, int listener)
 			open = errno == EINTR;
 			continue;
 		}
-		open = pass(&there, &fds[0], &fds[1]) && pass(&back, &fds[2], &fds[3]);
+		open = gdb_common_pass(&there, &fds[0], &fds[1]) &&
+		       gdb_common_pass(&back, &fds[2], &fds[3]);
 		if (fds[4].revents)
 			gdb_send_away(listener);
 	}
-	while (flush(&back) && refill(&back))
+	while (flush(&back) && gdb_common_refill(&back))
 		;
 }

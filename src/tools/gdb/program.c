@@ -31,13 +31,13 @@
 static const char who[] = "verbatim gdb";
 static pid_t program_pid;
 
-static void pass_signal(int sig)
+static void program_pass_signal(int sig)
 {
 	kill(program_pid, sig);
 }
 
 /* Returns only where the program cannot be started. */
-static int become_program(const char *config, const char *name, char **program)
+static int program_become_program(const char *config, const char *name, char **program)
 {
 	char value[128];
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -105,7 +105,7 @@ static bool await_token(int listener, pid_t program, uint64_t *token)
 /* Signals that would end this tool are the program's, which it waits for. */
 static int reap(pid_t program)
 {
-	struct sigaction act = { .sa_handler = pass_signal };
+	struct sigaction act = { .sa_handler = program_pass_signal };
 	int status = 0;
 
 	program_pid = program;
@@ -129,7 +129,7 @@ int gdb_program(struct gdb_run *run, const char *config, char **program)
 		return CMD_FAILED;
 	child = fork();
 	if (!child) {
-		code = become_program(config, name, program);
+		code = program_become_program(config, name, program);
 		fflush(NULL);
 		_exit(code);
 	}

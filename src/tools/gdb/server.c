@@ -28,8 +28,8 @@ struct arguments {
 	unsigned int port;
 };
 
-static unsigned int parse_number(struct argp_state *state, const char *text, unsigned long max,
-				 const char *what)
+static unsigned int server_parse_number(struct argp_state *state, const char *text,
+					unsigned long max, const char *what)
 {
 	unsigned long value;
 	char *end;
@@ -41,7 +41,7 @@ static unsigned int parse_number(struct argp_state *state, const char *text, uns
 	return (unsigned int)value;
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t server_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -53,10 +53,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 				   arg);
 		return 0;
 	case 's':
-		args->port = parse_number(state, arg, UINT16_MAX, "a port");
+		args->port = server_parse_number(state, arg, UINT16_MAX, "a port");
 		return 0;
 	case 'E':
-		parse_number(state, arg, UINT16_MAX, "an EU");
+		server_parse_number(state, arg, UINT16_MAX, "an EU");
 		return 0;
 	case ARGP_KEY_ARG:
 		if (args->device)
@@ -133,7 +133,7 @@ static bool speaks_protocol(int fd, int listener)
 }
 
 /* One debugger. False: the process is gone. */
-static bool serve(const struct arguments *args, int fd, int listener, uint16_t port)
+static bool server_serve(const struct arguments *args, int fd, int listener, uint16_t port)
 {
 	struct vb_gdb_entry entry;
 	int program, one = 1;
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = server_parse_opt,
 		.args_doc = "[DEVICE]",
 		.doc = "Let gdb debug a device process of a FlexIO program, on DEVICE, over TCP."
 		       "\vThe program gets the token from flexio_process_udbg_token_get(). "
@@ -230,7 +230,7 @@ int main(int argc, char **argv)
 
 		if (fd < 0)
 			continue;
-		there = serve(&args, fd, listener, port);
+		there = server_serve(&args, fd, listener, port);
 		close(fd);
 	}
 	printf("Process %s is gone\n", entry.process);

@@ -34,7 +34,7 @@ static bool was_asked(struct asked a)
 }
 
 /* From one state to the other; false: it is in another one. */
-static bool change(struct vb_monitor_view *view, size_t word, uint64_t from, uint64_t to)
+static bool count_change(struct vb_monitor_view *view, size_t word, uint64_t from, uint64_t to)
 {
 	const uint64_t flags = VB_MONITOR_CHANGE - 1;
 	uint64_t old;
@@ -50,7 +50,7 @@ static bool change(struct vb_monitor_view *view, size_t word, uint64_t from, uin
 	return false;
 }
 
-static int ask(struct vb_monitor_view *view, void *arg)
+static int count_ask(struct vb_monitor_view *view, void *arg)
 {
 	bool on = *(bool *)arg;
 	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_PROCESS);
@@ -65,8 +65,8 @@ static int ask(struct vb_monitor_view *view, void *arg)
 			continue;
 		a = who(view, entry.id);
 		if (!on && was_asked(a))
-			change(view, word, VB_MONITOR_ACTIVE, 0);
-		else if (on && !was_asked(a) && change(view, word, 0, VB_MONITOR_ACTIVE))
+			count_change(view, word, VB_MONITOR_ACTIVE, 0);
+		else if (on && !was_asked(a) && count_change(view, word, 0, VB_MONITOR_ACTIVE))
 			asked[num_asked++ % ASKED_MAX] = a;
 	}
 	return 0;
@@ -74,7 +74,7 @@ static int ask(struct vb_monitor_view *view, void *arg)
 
 void look_count(bool on)
 {
-	vb_monitor_each(ask, &on);
+	vb_monitor_each(count_ask, &on);
 	if (!on)
 		num_asked = 0;
 }

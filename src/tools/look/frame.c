@@ -195,8 +195,8 @@ static int by_key(const void *a, const void *b)
 	return (x->key < y->key) - (x->key > y->key);
 }
 
-static void fill_qp(struct row *r, const struct look *before, const struct look *now,
-		    const struct look_qp *qp, unsigned int column)
+static void frame_fill_qp(struct row *r, const struct look *before, const struct look *now,
+			  const struct look_qp *qp, unsigned int column)
 {
 	const struct look_qp *b = before ? look_same_qp(before, qp) : NULL, *was = b ? b : qp;
 	const struct look_process *p = look_process(now, qp->pid);
@@ -288,8 +288,8 @@ static void put_row(struct frame *f, const struct list *list, const struct row *
 	put(f, r->bad ? FRAME_BAD : FRAME_PLAIN, "%s", text);
 }
 
-static void put_list(struct frame *f, const struct look *before, const struct look *now,
-		     const struct frame_options *o)
+static void frame_put_list(struct frame *f, const struct look *before, const struct look *now,
+			   const struct frame_options *o)
 {
 	const struct list *list = &lists[o->list];
 	size_t count = o->list == FRAME_QPS ? now->qps.count : now->threads.count, n = 0;
@@ -303,7 +303,7 @@ static void put_list(struct frame *f, const struct look *before, const struct lo
 	if (o->list == FRAME_QPS) {
 		look_each(look_qp, qp,
 			  &now->qps) if (!o->adapter || !strcmp(o->adapter, qp->adapter))
-			fill_qp(&rows[n++], before, now, qp, o->column);
+			frame_fill_qp(&rows[n++], before, now, qp, o->column);
 	} else {
 		look_each(look_thread, t,
 			  &now->threads) if (!o->adapter || !strcmp(o->adapter, t->adapter))
@@ -336,7 +336,7 @@ void frame_make(struct frame *f, const struct look *before, const struct look *n
 	put_adapters(f, before, now, options);
 	put_accelerators(f, before, now, options);
 	put(f, FRAME_PLAIN, " ");
-	put_list(f, before, now, options);
+	frame_put_list(f, before, now, options);
 }
 
 void frame_free(struct frame *f)

@@ -16,7 +16,7 @@
 /* Looks at the queue pairs of a process that destroys some at the same time. */
 enum { LOOKS = 100 };
 
-static void *add(struct look *look, struct look_list *list)
+static void *look_gather_add(struct look *look, struct look_list *list)
 {
 	if (list->count == list->room) {
 		size_t room = list->room ? 2 * list->room : 32;
@@ -54,7 +54,7 @@ static void copy_traffic(struct look_traffic *to, const struct vb_monitor_traffi
 	to->stores = atomic_load_explicit(&from->stores, memory_order_relaxed);
 }
 
-static void add_traffic(struct look_traffic *to, const struct look_traffic *more)
+static void look_gather_add_traffic(struct look_traffic *to, const struct look_traffic *more)
 {
 	to->sent += more->sent;
 	to->received += more->received;
@@ -71,7 +71,7 @@ static void add_traffic(struct look_traffic *to, const struct look_traffic *more
 static void see_process(void *arg, const struct vb_slot_info *info)
 {
 	struct look *look = arg;
-	struct look_process *p = add(look, &look->processes);
+	struct look_process *p = look_gather_add(look, &look->processes);
 	char command[32];
 
 	if (!p)
@@ -109,7 +109,7 @@ static void see_adapters(struct look *look, struct vb_monitor_view *view)
 
 		if (vb_monitor_read(view, VB_MONITOR_ADAPTER, i, 0, &entry, sizeof(entry)))
 			continue;
-		a = add(look, &look->adapters);
+		a = look_gather_add(look, &look->adapters);
 		if (!a)
 			return;
 		a->pid = vb_monitor_pid(view);
@@ -128,7 +128,7 @@ static void see_qps(struct look *look, struct vb_monitor_view *view)
 
 		if (vb_monitor_read(view, VB_MONITOR_QP, i, 0, &entry, sizeof(entry)))
 			continue;
-		qp = add(look, &look->qps);
+		qp = look_gather_add(look, &look->qps);
 		if (!qp)
 			return;
 		qp->pid = vb_monitor_pid(view);
@@ -214,7 +214,7 @@ static void sum_adapters(struct look *look)
 		look_qp, qp, &look->qps) if (qp->pid == a->pid && !strcmp(qp->adapter, a->name))
 	{
 		a->qps++;
-		add_traffic(&a->traffic, &qp->sq);
+		look_gather_add_traffic(&a->traffic, &qp->sq);
 		a->traffic.sent += qp->rq.sent;
 		a->traffic.received += qp->rq.received;
 		a->traffic.dropped += qp->rq.dropped;
@@ -233,7 +233,7 @@ static void see_dpas(struct look *look, struct vb_monitor_view *view)
 
 		if (vb_monitor_read(view, VB_MONITOR_DPA_PROCESS, i, 0, &entry, sizeof(entry)))
 			continue;
-		dpa = add(look, &look->dpas);
+		dpa = look_gather_add(look, &look->dpas);
 		if (!dpa)
 			return;
 		dpa->pid = vb_monitor_pid(view);
@@ -244,7 +244,8 @@ static void see_dpas(struct look *look, struct vb_monitor_view *view)
 }
 
 /* Whether somebody has reset the counters since the thread last ran: what it shows is older. */
-static bool is_reset(struct vb_monitor_view *view, const struct vb_monitor_thread *entry)
+static bool look_gather_is_reset(struct vb_monitor_view *view,
+				 const struct vb_monitor_thread *entry)
 {
 	uint64_t resets;
 
@@ -266,7 +267,7 @@ static void see_threads(struct look *look, struct vb_monitor_view *view)
 
 		if (vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i, 0, &entry, sizeof(entry)))
 			continue;
-		t = add(look, &look->threads);
+		t = look_gather_add(look, &look->threads);
 		if (!t)
 			return;
 		t->pid = vb_monitor_pid(view);
@@ -278,7 +279,7 @@ static void see_threads(struct look *look, struct vb_monitor_view *view)
 				    sizeof(entry.counters)))
 			continue;
 		t->counted = true;
-		if (is_reset(view, &entry))
+		if (look_gather_is_reset(view, &entry))
 			continue;
 		t->ticks = atomic_load_explicit(&entry.counters.ticks, memory_order_relaxed);
 		t->instructions =
@@ -299,7 +300,7 @@ static void see_accelerators(struct look *look, struct vb_monitor_view *view)
 		if (vb_monitor_read(view, VB_MONITOR_ACCELERATOR, i, 0, &entry, sizeof(entry)) ||
 		    !entry.eus || entry.eus > LOOK_EUS)
 			continue;
-		a = add(look, &look->accelerators);
+		a = look_gather_add(look, &look->accelerators);
 		if (!a)
 			return;
 		a->pid = vb_monitor_pid(view);
@@ -351,20 +352,20 @@ static void sort(struct look_list *list, int (*compare)(const void *a, const voi
 		qsort(list->at, list->count, list->size, compare);
 }
 
-static const void *find(const struct look_list *list, const void *item,
-			int (*compare)(const void *a, const void *b))
+static const void *look_gather_find(const struct look_list *list, const void *item,
+				    int (*compare)(const void *a, const void *b))
 {
 	return list->count ? bsearch(item, list->at, list->count, list->size, compare) : NULL;
 }
 
 const struct look_qp *look_same_qp(const struct look *look, const struct look_qp *qp)
 {
-	return find(&look->qps, qp, by_qp);
+	return look_gather_find(&look->qps, qp, by_qp);
 }
 
 const struct look_thread *look_same_thread(const struct look *look, const struct look_thread *t)
 {
-	return find(&look->threads, t, by_thread);
+	return look_gather_find(&look->threads, t, by_thread);
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

@@ -89,7 +89,7 @@ static void print_details(const struct look *look, const struct look_process *p)
 	print_doorbells(&p->doorbells);
 }
 
-static void print_text(const struct look *look, bool verbose)
+static void look_ps_print_text(const struct look *look, bool verbose)
 {
 	printf("%8s %5s %6s %11s %11s  %s\n", "PID", "SLOT", "QPS", "SENT", "RECEIVED", "COMMAND");
 	look_each(look_process, p, &look->processes)
@@ -176,7 +176,7 @@ static void json_doorbells(const struct look_doorbells *bells)
 	printf("}}");
 }
 
-static void print_json(const struct look *look)
+static void look_ps_print_json(const struct look *look)
 {
 	const char *outer = "";
 
@@ -210,7 +210,7 @@ static void print_json(const struct look *look)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t look_ps_parse(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -235,7 +235,7 @@ int cmd_ps(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse,
+		.parser = look_ps_parse,
 		.doc = "List your processes that use the card on this host.",
 	};
 	struct arguments args = { 0 };
@@ -247,9 +247,9 @@ int cmd_ps(int argc, char **argv)
 	if (ret) {
 		fprintf(stderr, "verbatim ps: %s\n", strerror(-ret));
 	} else if (args.json) {
-		print_json(&look);
+		look_ps_print_json(&look);
 	} else {
-		print_text(&look, args.verbose);
+		look_ps_print_text(&look, args.verbose);
 	}
 	look_free(&look);
 	return ret ? 1 : 0;

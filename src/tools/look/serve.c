@@ -22,13 +22,13 @@ enum { REQUEST_BYTES = 4096, REQUEST_MS = 2000, BACKLOG = 16, PAUSE_NS = 1000000
 
 static volatile sig_atomic_t ended;
 
-static void end(int sig)
+static void serve_end(int sig)
 {
 	ended = 1;
 }
 
 /* "9400", "127.0.0.1:9400", "[::1]:9400". */
-static int split(const char *where, char host[256], const char **port)
+static int serve_split(const char *where, char host[256], const char **port)
 {
 	const char *colon = strrchr(where, ':');
 	size_t len = colon ? (size_t)(colon - where) : 0;
@@ -51,7 +51,8 @@ static int open_socket(const char *who, const char *where)
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *at;
 	char host[256];
 	const char *port;
-	int fd, err = split(where, host, &port) ? EAI_NONAME : getaddrinfo(host, port, &hints, &at);
+	int fd, err = serve_split(where, host, &port) ? EAI_NONAME
+						      : getaddrinfo(host, port, &hints, &at);
 	const int on = 1;
 
 	if (err) {
@@ -96,7 +97,7 @@ static bool read_request(int fd, char request[REQUEST_BYTES])
 	return false;
 }
 
-static void write_all(int fd, const char *text, size_t len)
+static void serve_write_all(int fd, const char *text, size_t len)
 {
 	uint64_t until = vb_machine_ns() + REQUEST_MS * 1000000ull;
 
@@ -115,7 +116,7 @@ static void write_all(int fd, const char *text, size_t len)
 	}
 }
 
-static void answer(int fd, const char *status, const char *type, const char *body, size_t len)
+static void serve_answer(int fd, const char *status, const char *type, const char *body, size_t len)
 {
 	char head[256];
 	int n = snprintf(head, sizeof(head),
@@ -123,8 +124,8 @@ static void answer(int fd, const char *status, const char *type, const char *bod
 			 "Connection: close\r\n\r\n",
 			 status, type, len);
 
-	write_all(fd, head, (size_t)n);
-	write_all(fd, body, len);
+	serve_write_all(fd, head, (size_t)n);
+	serve_write_all(fd, body, len);
 }
 
 static bool asks_for_page(const char *request)
@@ -145,11 +146,11 @@ static void serve_one(int fd, look_page *page, void *arg)
 	if (!read_request(fd, request))
 		return;
 	if (strncmp(request, "GET ", 4)) {
-		answer(fd, "405 Method Not Allowed", plain, "GET /metrics\n", 13);
+		serve_answer(fd, "405 Method Not Allowed", plain, "GET /metrics\n", 13);
 		return;
 	}
 	if (!asks_for_page(request)) {
-		answer(fd, "404 Not Found", plain, "GET /metrics\n", 13);
+		serve_answer(fd, "404 Not Found", plain, "GET /metrics\n", 13);
 		return;
 	}
 	out = open_memstream(&body, &len);
@@ -157,15 +158,15 @@ static void serve_one(int fd, look_page *page, void *arg)
 	if (out && fclose(out))
 		ret = -ENOMEM;
 	if (ret)
-		answer(fd, "500 Internal Server Error", plain, "", 0);
+		serve_answer(fd, "500 Internal Server Error", plain, "", 0);
 	else
-		answer(fd, "200 OK", metrics, body, len);
+		serve_answer(fd, "200 OK", metrics, body, len);
 	free(body);
 }
 
 int look_serve(const char *who, const char *where, look_page *page, void *arg)
 {
-	struct sigaction act = { .sa_handler = end };
+	struct sigaction act = { .sa_handler = serve_end };
 	int listener = open_socket(who, where), fd;
 	struct pollfd p = { .fd = listener, .events = POLLIN };
 	sigset_t ends, before;

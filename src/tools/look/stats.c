@@ -26,7 +26,7 @@ struct arguments {
 	const char *adapter, *listen;
 };
 
-static bool is_meant(const struct arguments *args, const char *adapter)
+static bool stats_is_meant(const struct arguments *args, const char *adapter)
 {
 	return !args->adapter || !strcmp(args->adapter, adapter);
 }
@@ -40,19 +40,19 @@ static const char *command_of(const struct look *look, pid_t pid)
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-static void print_text(FILE *out, const struct look *look, const struct arguments *args)
+static void stats_print_text(FILE *out, const struct look *look, const struct arguments *args)
 {
 	fprintf(out, "%-10s %8s %6s %14s %14s %10s %10s %10s %10s %8s %8s  %s\n", "ADAPTER", "PID",
 		"QPS", "SENT", "RECEIVED", "PACKETS", "STORES", "COPIES", "CALLS", "RETRIES",
 		"DROPPED", "COMMAND");
-	look_each(look_adapter, a, &look->adapters) if (is_meant(args, a->name))
+	look_each(look_adapter, a, &look->adapters) if (stats_is_meant(args, a->name))
 		fprintf(out,
 			"%-10s %8d %6u %14" PRIu64 " %14" PRIu64 " %10" PRIu64 " %10" PRIu64
 			" %10" PRIu64 " %10" PRIu64 " %8" PRIu64 " %8" PRIu64 "  %s\n",
 			a->name, (int)a->pid, a->qps, a->traffic.sent, a->traffic.received,
 			a->traffic.packets, a->traffic.stores, a->traffic.copies, a->traffic.calls,
 			a->traffic.retries, a->traffic.dropped, command_of(look, a->pid));
-	look_each(look_thread, t, &look->threads) if (is_meant(args, t->adapter))
+	look_each(look_thread, t, &look->threads) if (stats_is_meant(args, t->adapter))
 		fprintf(out,
 			"%-10s %8d device thread %s of 0x%x %s: %" PRIu64 " instructions, %" PRIu64
 			" executions\n",
@@ -85,7 +85,7 @@ static const struct metric {
 
 enum { NUM_METRICS = sizeof(metrics) / sizeof(metrics[0]) };
 
-static uint64_t value_of(const struct look_adapter *a, const struct metric *m)
+static uint64_t stats_value_of(const struct look_adapter *a, const struct metric *m)
 {
 	return *(const uint64_t *)((const char *)&a->traffic + m->offset);
 }
@@ -109,13 +109,13 @@ static void put_metric(FILE *out, const struct look *look, const struct argument
 		fprintf(out, "# HELP verbatim_adapter_%s %s\n", m->name, m->help);
 	look_each(look_adapter, a, &look->adapters)
 	{
-		if (!is_meant(args, a->name))
+		if (!stats_is_meant(args, a->name))
 			continue;
 		fprintf(out, "verbatim_adapter_%s_total", m->name);
 		put_labels(out, look, a->name, a->pid);
 		if (m->label)
 			fprintf(out, ",way=\"%s\"", m->label);
-		fprintf(out, "} %" PRIu64 "\n", value_of(a, m));
+		fprintf(out, "} %" PRIu64 "\n", stats_value_of(a, m));
 	}
 }
 
@@ -126,7 +126,7 @@ static void put_threads(FILE *out, const struct look *look, const struct argumen
 		name, name, help);
 	look_each(look_thread, t, &look->threads)
 	{
-		if (!is_meant(args, t->adapter))
+		if (!stats_is_meant(args, t->adapter))
 			continue;
 		fprintf(out, "verbatim_dpa_thread_%s_total", name);
 		put_labels(out, look, t->adapter, t->pid);
@@ -146,7 +146,7 @@ static void print_metrics(FILE *out, const struct look *look, const struct argum
 		"# TYPE verbatim_adapter_qps gauge\n# HELP verbatim_adapter_qps Queue pairs.\n");
 	look_each(look_adapter, a, &look->adapters)
 	{
-		if (!is_meant(args, a->name))
+		if (!stats_is_meant(args, a->name))
 			continue;
 		fprintf(out, "verbatim_adapter_qps");
 		put_labels(out, look, a->name, a->pid);
@@ -163,14 +163,14 @@ static void print_metrics(FILE *out, const struct look *look, const struct argum
 	fprintf(out, "# EOF\n");
 }
 
-static void print_json(FILE *out, const struct look *look, const struct arguments *args)
+static void look_stats_print_json(FILE *out, const struct look *look, const struct arguments *args)
 {
 	const char *sep = "";
 
 	fprintf(out, "{\"processes\":%zu,\"adapters\":[", look->processes.count);
 	look_each(look_adapter, a, &look->adapters)
 	{
-		if (!is_meant(args, a->name))
+		if (!stats_is_meant(args, a->name))
 			continue;
 		fprintf(out, "%s{\"adapter\":", sep);
 		tools_json_string(out, a->name);
@@ -180,7 +180,8 @@ static void print_json(FILE *out, const struct look *look, const struct argument
 		for (int i = 0; i < NUM_METRICS; i++)
 			fprintf(out, ",\"%s%s%s\":%" PRIu64, metrics[i].name,
 				metrics[i].label ? "_" : "",
-				metrics[i].label ? metrics[i].label : "", value_of(a, &metrics[i]));
+				metrics[i].label ? metrics[i].label : "",
+				stats_value_of(a, &metrics[i]));
 		fprintf(out, "}");
 		sep = ",";
 	}
@@ -188,7 +189,7 @@ static void print_json(FILE *out, const struct look *look, const struct argument
 	sep = "";
 	look_each(look_thread, t, &look->threads)
 	{
-		if (!is_meant(args, t->adapter))
+		if (!stats_is_meant(args, t->adapter))
 			continue;
 		fprintf(out, "%s{\"adapter\":", sep);
 		tools_json_string(out, t->adapter);
@@ -205,15 +206,15 @@ static void print_json(FILE *out, const struct look *look, const struct argument
 /* --- the command ------------------------------------------------------------------------------ */
 
 /* 0 or -errno. */
-static int print(FILE *out, const struct arguments *args)
+static int stats_print(FILE *out, const struct arguments *args)
 {
 	struct look look;
 	int ret = look_make(&look);
 
 	if (!ret && args->form == TEXT)
-		print_text(out, &look, args);
+		stats_print_text(out, &look, args);
 	else if (!ret && args->form == JSON)
-		print_json(out, &look, args);
+		look_stats_print_json(out, &look, args);
 	else if (!ret)
 		print_metrics(out, &look, args);
 	look_free(&look);
@@ -222,10 +223,10 @@ static int print(FILE *out, const struct arguments *args)
 
 static int print_page(FILE *out, void *arg)
 {
-	return print(out, arg);
+	return stats_print(out, arg);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t look_stats_parse(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -260,7 +261,7 @@ int cmd_stats(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse,
+		.parser = look_stats_parse,
 		.doc = "Print the counters of the cards that your processes use."
 		       "\vExit code 1 where they cannot be read, or the address not be used.\n\n"
 		       "Example: verbatim stats --listen 9400 & curl http://127.0.0.1:9400/metrics",
@@ -273,7 +274,7 @@ int cmd_stats(int argc, char **argv)
 		args.form = METRICS;
 		return look_serve("verbatim stats", args.listen, print_page, &args);
 	}
-	ret = print(stdout, &args);
+	ret = stats_print(stdout, &args);
 	if (ret)
 		fprintf(stderr, "verbatim stats: %s\n", strerror(-ret));
 	return ret ? 1 : 0;

@@ -38,7 +38,7 @@ static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 static volatile sig_atomic_t end_signal;
 static sigset_t waiting; /* the mask while it waits */
 
-static void end(int sig)
+static void top_end(int sig)
 {
 	end_signal = sig;
 }
@@ -46,7 +46,7 @@ static void end(int sig)
 /* A signal that our caller ignores stays ignored. */
 static void catch_ends(void)
 {
-	struct sigaction act = { .sa_handler = end }, old;
+	struct sigaction act = { .sa_handler = top_end }, old;
 	sigset_t block;
 
 	sigemptyset(&block);
@@ -278,7 +278,7 @@ static bool open_terminal(void)
 	return true;
 }
 
-static int run(struct arguments *args)
+static int top_run(struct arguments *args)
 {
 	struct screen s = { .args = args };
 	struct look looks[2];
@@ -302,7 +302,7 @@ static int run(struct arguments *args)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t top_parse(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 	char *end;
@@ -338,7 +338,7 @@ int cmd_top(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse,
+		.parser = top_parse,
 		.doc = "Show what the cards do: adapters, queue pairs, execution units, device threads."
 		       "\vKeys: h shows them. Exit code 1 where nothing can be read, or there is no terminal.",
 	};
@@ -352,7 +352,7 @@ int cmd_top(int argc, char **argv)
 	}
 	catch_ends(); /* after curses, which has handlers of its own */
 	look_count(true);
-	ret = args.once ? print_once(&args) : run(&args);
+	ret = args.once ? print_once(&args) : top_run(&args);
 	look_count(false);
 	if (!args.once)
 		endwin();

@@ -24,7 +24,7 @@ struct arguments {
 	struct tools_program program;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t perf_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 	char *end;
@@ -51,7 +51,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 }
 
 /* In the child: the exit code of what could not be started. */
-static int become(const struct arguments *args, const char *dir)
+static int perf_become(const struct arguments *args, const char *dir)
 {
 	if (setenv("VERBATIM_DPA_PROFILE", dir, 1) ||
 	    (args->period && setenv("VERBATIM_DPA_PROFILE_PERIOD", args->period, 1))) {
@@ -78,7 +78,7 @@ static void guard_signal(int sig)
 }
 
 /* The program's exit code, 128 and the signal where it was killed; -1 where there is none. */
-static int run(const struct arguments *args, const char *dir)
+static int perf_run(const struct arguments *args, const char *dir)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit, ended;
 	const struct sigaction usual = { .sa_handler = SIG_DFL };
@@ -101,7 +101,7 @@ static int run(const struct arguments *args, const char *dir)
 		sigaction(SIGQUIT, &quit, NULL);
 		sigaction(SIGCHLD, &ended, NULL);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		_exit(become(args, dir));
+		_exit(perf_become(args, dir));
 	}
 	if (pid > 0) {
 		child = pid;
@@ -134,7 +134,7 @@ int cmd_perf(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = perf_parse_opt,
 		.args_doc = "[--] PROGRAM [ARGUMENT...]",
 		.doc = "Run PROGRAM and print where its device code spent its instructions."
 		       "\vThe exit code is the program's, 128 and the number of the signal where one ended it; 125 where "
@@ -157,7 +157,7 @@ int cmd_perf(int argc, char **argv)
 		fprintf(stderr, "%s: %s: %s\n", who, dir, strerror(errno));
 		return CMD_FAILED;
 	}
-	ret = run(&args, dir);
+	ret = perf_run(&args, dir);
 	snprintf(code, sizeof(code), "%d", ret < 0 ? CMD_FAILED : ret);
 	execl(path, who, dir, code, args.json ? "json" : "text", args.output ? args.output : "",
 	      args.report ? args.report : "", (char *)NULL);

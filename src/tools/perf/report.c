@@ -41,7 +41,7 @@ static const char who[] = "verbatim perf";
 
 /* ---- programs ---- */
 
-static void *read_file(const char *path, size_t *len)
+static void *report_read_file(const char *path, size_t *len)
 {
 	FILE *f = fopen(path, "re");
 	struct stat st;
@@ -61,7 +61,7 @@ static bool program_open(struct program *p, const char *path)
 	struct vb_dpa_process_attr attr = { .tier = VB_DPA_TIER_INTERP };
 
 	*p = (struct program){ 0 };
-	p->elf = read_file(path, &p->len);
+	p->elf = report_read_file(path, &p->len);
 	if (!p->elf || vb_dpa_create(NULL, &p->dpa))
 		return false;
 	if (vb_dpa_process_create(p->dpa, p->elf, p->len, &attr, &p->process, NULL))
@@ -82,7 +82,7 @@ static void program_close(struct program *p)
 	free(p->elf);
 }
 
-static const char *function_of(const struct program *p, uint64_t addr, char buf[32])
+static const char *report_function_of(const struct program *p, uint64_t addr, char buf[32])
 {
 	const char *name = vb_dpa_symbol_name(p->process, addr, NULL);
 
@@ -106,7 +106,7 @@ static void add_line(struct profile *profile, const struct program *p, uint64_t 
 
 	if (p->lines && vb_dpa_lines_find(p->lines, pc, where, sizeof(where)))
 		strcpy(where, "?");
-	snprintf(text, sizeof(text), "%s\t%.256s", where, function_of(p, pc, buf));
+	snprintf(text, sizeof(text), "%s\t%.256s", where, report_function_of(p, pc, buf));
 	rows_add(&profile->lines, text, count);
 }
 
@@ -118,7 +118,7 @@ static void add_stack(struct profile *profile, const struct program *p, const ui
 	FILE *f = open_memstream(&text, &size);
 
 	for (unsigned int i = n; f && i--;)
-		fprintf(f, "%s%s", function_of(p, code_at(p, addrs, i), buf), i ? ";" : "");
+		fprintf(f, "%s%s", report_function_of(p, code_at(p, addrs, i), buf), i ? ";" : "");
 	if (f)
 		fclose(f);
 	if (text)
@@ -133,10 +133,11 @@ static void add_totals(struct profile *profile, const struct program *p, const u
 	char buf[32], other[32];
 
 	for (unsigned int i = 0; i < n; i++) {
-		const char *name = function_of(p, code_at(p, addrs, i), buf);
+		const char *name = report_function_of(p, code_at(p, addrs, i), buf);
 		unsigned int k = 0;
 
-		while (k < i && strcmp(name, function_of(p, code_at(p, addrs, k), other)) != 0)
+		while (k < i &&
+		       strcmp(name, report_function_of(p, code_at(p, addrs, k), other)) != 0)
 			k++;
 		if (k == i)
 			rows_add(&profile->total, name, count);
@@ -150,13 +151,13 @@ static void add_place(struct profile *profile, const struct program *p, const ui
 	uint64_t pc = code_at(p, addrs, 0);
 
 	profile->samples += count;
-	rows_add(&profile->self, function_of(p, pc, buf), count);
+	rows_add(&profile->self, report_function_of(p, pc, buf), count);
 	add_line(profile, p, pc, count);
 	add_totals(profile, p, addrs, n, count);
 	add_stack(profile, p, addrs, n, count);
 }
 
-static void read_line(struct profile *profile, const struct program *p, char *line)
+static void report_read_line(struct profile *profile, const struct program *p, char *line)
 {
 	uint64_t addrs[ADDRS], count;
 	unsigned int n = 0;
@@ -193,7 +194,7 @@ static void read_samples(struct profile *profile, const char *path)
 	snprintf(elf, sizeof(elf), "%.*s.elf", (int)(strlen(path) - strlen(".samples")), path);
 	if (program_open(&p, elf)) {
 		while (getline(&line, &room, f) > 0)
-			read_line(profile, &p, line);
+			report_read_line(profile, &p, line);
 	} else {
 		fprintf(stderr, "%s: %s: the device program cannot be read\n", who, elf);
 	}
@@ -208,7 +209,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* In the order of their names, so that the same profiles are read in the same order. */
-static void read_all(struct profile *profile, const char *dir)
+static void report_read_all(struct profile *profile, const char *dir)
 {
 	struct dirent **names;
 	char path[PATH_MAX];
@@ -248,7 +249,7 @@ static void remove_all(const char *dir)
 
 /* ---- printing ---- */
 
-static double share(const struct profile *profile, uint64_t count)
+static double report_share(const struct profile *profile, uint64_t count)
 {
 	return 100.0 * (double)count / (double)profile->samples;
 }
@@ -256,12 +257,12 @@ static double share(const struct profile *profile, uint64_t count)
 static void print_function(const struct profile *profile, const char *name, uint64_t self,
 			   uint64_t total)
 {
-	printf("%6.2f%% %6.2f%% %10" PRIu64 "  %s\n", share(profile, self), share(profile, total),
-	       self, name);
+	printf("%6.2f%% %6.2f%% %10" PRIu64 "  %s\n", report_share(profile, self),
+	       report_share(profile, total), self, name);
 }
 
 /* Those with samples of their own, then those that only called others. */
-static void print_functions(const struct profile *profile)
+static void report_print_functions(const struct profile *profile)
 {
 	size_t left = FUNCTIONS_SHOWN;
 
@@ -282,7 +283,7 @@ static void print_functions(const struct profile *profile)
 	}
 }
 
-static void print_text(const struct profile *profile)
+static void report_print_text(const struct profile *profile)
 {
 	if (profile->unfinished)
 		printf("The program of %u device process%s was killed or has not ended: up to two seconds are missing\n",
@@ -300,14 +301,14 @@ static void print_text(const struct profile *profile)
 	       profile->period);
 	if (profile->lost)
 		printf("%" PRIu64 " were lost: there was no memory for them\n", profile->lost);
-	print_functions(profile);
+	report_print_functions(profile);
 	printf("\n%7s %10s  %s\n", "SELF", "SAMPLES", "LINE");
 	for (size_t i = 0; i < profile->lines.n && i < LINES_SHOWN; i++) {
 		const struct row *row = &profile->lines.list[i];
 		int len = (int)strcspn(row->text, "\t");
 
-		printf("%6.2f%% %10" PRIu64 "  %.*s  %s\n", share(profile, row->count), row->count,
-		       len, row->text, row->text + len + 1);
+		printf("%6.2f%% %10" PRIu64 "  %.*s  %s\n", report_share(profile, row->count),
+		       row->count, len, row->text, row->text + len + 1);
 	}
 }
 
@@ -334,7 +335,7 @@ static void print_json_lines(const struct profile *profile)
 	}
 }
 
-static void print_json(const struct profile *profile)
+static void report_print_json(const struct profile *profile)
 {
 	printf("{\"period\": %" PRIu64 ", \"samples\": %" PRIu64 ", \"lost\": %" PRIu64
 	       ", \"processes\": %u, \"unfinished\": %u,\n\"functions\": [\n",
@@ -392,7 +393,7 @@ int main(int argc, char **argv)
 	/* Its own use of the accelerator is no part of the profile, and nothing to translate. */
 	unsetenv("VERBATIM_DPA_PROFILE");
 	unsetenv("VERBATIM_DPA_TIER");
-	read_all(&profile, argv[1]);
+	report_read_all(&profile, argv[1]);
 	remove_all(argv[1]);
 	if (*argv[4])
 		code = write_folded(&profile, argv[4]);
@@ -402,9 +403,9 @@ int main(int argc, char **argv)
 		return CMD_FAILED;
 	}
 	if (!strcmp(argv[3], "json"))
-		print_json(&profile);
+		report_print_json(&profile);
 	else
-		print_text(&profile);
+		report_print_text(&profile);
 	profile_free(&profile);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "%s: %s: %s\n", who, *argv[5] ? argv[5] : "standard output",

@@ -22,14 +22,14 @@ struct arguments {
 	const char *input, *output;
 };
 
-static int complain(const char *path, int err)
+static int report_complain(const char *path, int err)
 {
 	fprintf(stderr, "%s: %s: %s\n", who, path, strerror(err));
 	return 1;
 }
 
 /* The whole file, ended by 0; NULL after a message. */
-static char *read_file(const char *path, size_t *size)
+static char *report_read_page(const char *path, size_t *size)
 {
 	FILE *in = fopen(path, "re");
 	char *text = NULL, *more;
@@ -37,7 +37,7 @@ static char *read_file(const char *path, size_t *size)
 
 	*size = 0;
 	if (!in) {
-		complain(path, errno);
+		report_complain(path, errno);
 		return NULL;
 	}
 	do {
@@ -45,7 +45,7 @@ static char *read_file(const char *path, size_t *size)
 			room = room ? 2 * room : 1 << 20;
 			more = realloc(text, room);
 			if (!more) {
-				complain(path, ENOMEM);
+				report_complain(path, ENOMEM);
 				goto fail;
 			}
 			text = more;
@@ -54,7 +54,7 @@ static char *read_file(const char *path, size_t *size)
 		*size += got;
 	} while (got);
 	if (ferror(in)) {
-		complain(path, errno);
+		report_complain(path, errno);
 		goto fail;
 	}
 	fclose(in);
@@ -93,12 +93,12 @@ static int write_page(const char *output, const char *page, const char *trace)
 	FILE *out = fopen(output, "we");
 
 	if (!out)
-		return complain(output, errno);
+		return report_complain(output, errno);
 	fwrite(page, 1, (size_t)(at - page), out);
 	write_escaped(out, trace);
 	fputs(at + strlen(mark), out);
 	if (ferror(out) | fclose(out))
-		return complain(output, errno ? errno : EIO);
+		return report_complain(output, errno ? errno : EIO);
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "%s: %s\n", who, output);
 	return 0;
@@ -114,8 +114,8 @@ static int make_report(const struct arguments *args)
 		tools_missing(who, path, -ret);
 		return 1;
 	}
-	page = read_file(path, &size);
-	trace = page ? read_file(args->input, &size) : NULL;
+	page = report_read_page(path, &size);
+	trace = page ? report_read_page(args->input, &size) : NULL;
 	if (!trace) {
 		ret = 1;
 	} else if (!is_trace(trace, size)) {
@@ -133,7 +133,7 @@ static int make_report(const struct arguments *args)
 	return ret;
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t report_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -161,7 +161,7 @@ int cmd_report(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = report_parse_opt,
 		.args_doc = "TRACE",
 		.doc = "Make a page of a timeline that verbatim trace recorded: one file of HTML, which needs no "
 		       "network."

@@ -99,7 +99,7 @@ int stats_failed(dpa_stats_handler_t *handle)
 	return STATS_FAILED;
 }
 
-static bool is_meant(const struct stats_ids *ids, uint32_t id)
+static bool stats_common_is_meant(const struct stats_ids *ids, uint32_t id)
 {
 	for (unsigned int i = 0; i < ids->count; i++)
 		if (ids->id[i] == id)
@@ -119,7 +119,7 @@ dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struc
 		return NULL;
 	}
 	for (uint32_t i = 0; i < list->process_num; i++)
-		if (is_meant(ids, list->processes[i].dpa_process_id))
+		if (stats_common_is_meant(ids, list->processes[i].dpa_process_id))
 			list->processes[kept++] = list->processes[i];
 	list->process_num = kept;
 	dpa_stats_sort_process_list(list);

@@ -9,7 +9,7 @@ struct arguments {
 	bool threads;
 };
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t stats_ps_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -37,8 +37,9 @@ static void print_threads(const dpa_stats_thread_list *list, uint32_t *next, uin
 	}
 }
 
-static void print_table(const struct arguments *args, const dpa_stats_process_list *processes,
-			const dpa_stats_thread_list *threads)
+static void stats_ps_print_table(const struct arguments *args,
+				 const dpa_stats_process_list *processes,
+				 const dpa_stats_thread_list *threads)
 {
 	uint32_t next = 0;
 
@@ -55,8 +56,8 @@ static void print_table(const struct arguments *args, const dpa_stats_process_li
 	}
 }
 
-static void print_json(const char *device, const dpa_stats_process_list *processes,
-		       const dpa_stats_thread_list *threads)
+static void stats_ps_print_json(const char *device, const dpa_stats_process_list *processes,
+				const dpa_stats_thread_list *threads)
 {
 	printf("{\"device\": ");
 	stats_print_json(device);
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = stats_ps_parse_opt,
 		.doc = "List the DPA processes on a card: those of your programs.",
 	};
 	struct arguments args = { 0 };
@@ -120,9 +121,9 @@ int main(int argc, char **argv)
 	} else {
 		dpa_stats_sort_thread_list(threads);
 		if (args.common.json)
-			print_json(args.common.device, processes, threads);
+			stats_ps_print_json(args.common.device, processes, threads);
 		else
-			print_table(&args, processes, threads);
+			stats_ps_print_table(&args, processes, threads);
 	}
 	dpa_stats_free_thread_list(threads);
 	dpa_stats_free_process_list(processes);

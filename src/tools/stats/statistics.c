@@ -36,7 +36,7 @@ struct arguments {
 
 enum { OPT_DISABLE = 'x', OPT_TRACER = 'T' };
 
-static void set_mode(struct argp_state *state, struct arguments *args, enum mode mode)
+static void statistics_set_mode(struct argp_state *state, struct arguments *args, enum mode mode)
 {
 	if (args->mode != MODE_WAIT || args->timeout_ns)
 		argp_error(state, "one of -e, -x and -t at a time");
@@ -62,7 +62,7 @@ static void set_timeout(struct argp_state *state, struct arguments *args, const 
 	if (errno || *end || end == text || *text == '-' || !ms || ms > 1000000000)
 		argp_error(state, "'%s' is not a time in milliseconds; allowed: 1 to 1000000000",
 			   text);
-	set_mode(state, args, MODE_WAIT);
+	statistics_set_mode(state, args, MODE_WAIT);
 	args->timeout_ns = ms * 1000000ull;
 }
 
@@ -77,7 +77,7 @@ static void check_command(struct argp_state *state, struct arguments *args)
 	args->mode = MODE_SHOW;
 }
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t statistics_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 
@@ -86,10 +86,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		set_timeout(state, args, arg);
 		return 0;
 	case 'e':
-		set_mode(state, args, MODE_ENABLE);
+		statistics_set_mode(state, args, MODE_ENABLE);
 		return 0;
 	case OPT_DISABLE:
-		set_mode(state, args, MODE_DISABLE);
+		statistics_set_mode(state, args, MODE_DISABLE);
 		return 0;
 	case 'r':
 		args->reset = true;
@@ -116,7 +116,7 @@ struct answer {
 	dpa_stats_perf_event_list *samples;
 };
 
-static const char *name_of(const struct answer *a, uint32_t process, uint32_t thread)
+static const char *statistics_name_of(const struct answer *a, uint32_t process, uint32_t thread)
 {
 	dpa_stats_thread_info key = { .dpa_process_id = process, .dpa_thread_id = thread }, *found;
 
@@ -127,7 +127,7 @@ static const char *name_of(const struct answer *a, uint32_t process, uint32_t th
 	return found ? found->thread_name : "";
 }
 
-static const char *type_name(enum dpa_stats_event_sample_type type)
+static const char *statistics_type_name(enum dpa_stats_event_sample_type type)
 {
 	return type == DPA_STATS_EVENT_SAMPLE_TYPE_SCHEDULE_IN    ? "in"
 	       : type == DPA_STATS_EVENT_SAMPLE_TYPE_SCHEDULE_OUT ? "out"
@@ -144,7 +144,7 @@ static void print_counters(const struct answer *a, uint32_t process)
 			continue;
 		printf("  %-12x %-15" PRIu64 " %-15" PRIu64 " %-15" PRIu64 " %-12" PRIu64 " ",
 		       c->dpa_thread_id, c->cycles, c->instructions, c->time, c->num_executions);
-		stats_print_name(name_of(a, process, c->dpa_thread_id));
+		stats_print_name(statistics_name_of(a, process, c->dpa_thread_id));
 		putchar('\n');
 	}
 }
@@ -164,16 +164,16 @@ static void print_samples(const struct answer *a, uint32_t process)
 
 		if (s->dpa_process_id != process)
 			continue;
-		printf("  %-12x %-5s ", s->dpa_thread_id, type_name(s->type));
+		printf("  %-12x %-5s ", s->dpa_thread_id, statistics_type_name(s->type));
 		print_eu(s->eu_id);
 		printf("%-8u %-15" PRIu64 " %-12u %-15" PRIu64 " ", s->sample_id_in_eu, s->cycles,
 		       s->instructions, s->time);
-		stats_print_name(name_of(a, process, s->dpa_thread_id));
+		stats_print_name(statistics_name_of(a, process, s->dpa_thread_id));
 		putchar('\n');
 	}
 }
 
-static void print_table(const struct arguments *args, const struct answer *a)
+static void statistics_print_table(const struct arguments *args, const struct answer *a)
 {
 	if (!args->common.bare && args->mode == MODE_WAIT)
 		printf("Collected for %.0f ms\n", args->waited_ms);
@@ -207,7 +207,7 @@ static void json_counters(const struct answer *a, uint32_t process)
 		if (c->dpa_process_id != process)
 			continue;
 		printf("%s\n    {\"id\": %u, \"name\": ", comma, c->dpa_thread_id);
-		stats_print_json(name_of(a, process, c->dpa_thread_id));
+		stats_print_json(statistics_name_of(a, process, c->dpa_thread_id));
 		printf(", \"cycles\": %" PRIu64 ", \"instructions\": %" PRIu64
 		       ", \"time\": %" PRIu64 ", \"executions\": %" PRIu64 "}",
 		       c->cycles, c->instructions, c->time, c->num_executions);
@@ -227,7 +227,7 @@ static void json_samples(const struct answer *a, uint32_t process)
 		if (s->dpa_process_id != process)
 			continue;
 		printf("%s\n    {\"type\": \"%s\", \"thread\": %u, \"eu\": ", comma,
-		       type_name(s->type), s->dpa_thread_id);
+		       statistics_type_name(s->type), s->dpa_thread_id);
 		if (s->eu_id == DPA_STATS_NO_EU)
 			printf("null");
 		else
@@ -240,7 +240,7 @@ static void json_samples(const struct answer *a, uint32_t process)
 	putchar(']');
 }
 
-static void print_json(const struct arguments *args, const struct answer *a)
+static void statistics_print_json(const struct arguments *args, const struct answer *a)
 {
 	printf("{\"device\": ");
 	stats_print_json(args->common.device);
@@ -263,8 +263,8 @@ static void print_json(const struct arguments *args, const struct answer *a)
 /* ---- asking ---- */
 
 /* A process that has ended is no error: there may be others, and its numbers are gone with it. */
-static bool set_state(dpa_stats_handler_t *handle, const struct arguments *args,
-		      dpa_stats_counter_state state)
+static bool statistics_set_state(dpa_stats_handler_t *handle, const struct arguments *args,
+				 dpa_stats_counter_state state)
 {
 	dpa_stats_sample_type type = args->tracer ? DPA_STATS_SAMPLE_TYPE_EVENT_TRACER
 						  : DPA_STATS_SAMPLE_TYPE_CUMULATIVE_EVENT;
@@ -297,7 +297,7 @@ static bool wait_collecting(dpa_stats_handler_t *handle, struct arguments *args,
 		if (sig > 0)
 			break;
 		if (!args->common.ids.count &&
-		    !set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE))
+		    !statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE))
 			return false;
 	} while (!args->timeout_ns || passed < args->timeout_ns);
 	args->waited_ms = (double)passed / 1e6;
@@ -329,15 +329,15 @@ static bool read_answer(dpa_stats_handler_t *handle, const struct arguments *arg
 	return !status;
 }
 
-static bool show(dpa_stats_handler_t *handle, const struct arguments *args)
+static bool statistics_show(dpa_stats_handler_t *handle, const struct arguments *args)
 {
 	struct answer a = { 0 };
 	bool ok = read_answer(handle, args, &a);
 
 	if (ok && args->common.json)
-		print_json(args, &a);
+		statistics_print_json(args, &a);
 	else if (ok)
-		print_table(args, &a);
+		statistics_print_table(args, &a);
 	dpa_stats_free_process_list(a.processes);
 	dpa_stats_free_thread_list(a.threads);
 	dpa_stats_free_cumul_info_list(a.counters);
@@ -345,7 +345,7 @@ static bool show(dpa_stats_handler_t *handle, const struct arguments *args)
 	return ok;
 }
 
-static bool run(dpa_stats_handler_t *handle, struct arguments *args)
+static bool statistics_run(dpa_stats_handler_t *handle, struct arguments *args)
 {
 	dpa_stats_process_list *processes = stats_processes(handle, &args->common.ids, false);
 	struct sigaction hangup;
@@ -360,23 +360,23 @@ static bool run(dpa_stats_handler_t *handle, struct arguments *args)
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
 		sigaddset(&ends, SIGHUP); /* not below nohup */
 	sigprocmask(SIG_BLOCK, &ends, NULL);
-	if (args->reset && !set_state(handle, args, DPA_STATS_COUNTER_STATE_RESET))
+	if (args->reset && !statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_RESET))
 		return false;
 	switch (args->mode) {
 	case MODE_ENABLE:
-		return set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE);
+		return statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE);
 	case MODE_DISABLE:
-		return set_state(handle, args, DPA_STATS_COUNTER_STATE_INACTIVE);
+		return statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_INACTIVE);
 	case MODE_WAIT:
-		if (!set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE) ||
+		if (!statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE) ||
 		    !wait_collecting(handle, args, &ends) ||
-		    !set_state(handle, args, DPA_STATS_COUNTER_STATE_INACTIVE))
+		    !statistics_set_state(handle, args, DPA_STATS_COUNTER_STATE_INACTIVE))
 			return false;
 		break;
 	case MODE_SHOW:
 		break;
 	}
-	return show(handle, args);
+	return statistics_show(handle, args);
 }
 
 static const struct argp_option options[] = {
@@ -396,7 +396,7 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = statistics_parse_opt,
 		.args_doc = "collect\nshow",
 		.doc = "Count what DPA threads of your programs execute: cycles, instructions, time, "
 		       "executions.",
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
 
 	stats_begin(&argp, argc, argv, &args);
 	handle = stats_open(&args.common);
-	ok = run(handle, &args);
+	ok = statistics_run(handle, &args);
 	dpa_stats_close(handle);
 	return ok ? STATS_OK : STATS_FAILED;
 }

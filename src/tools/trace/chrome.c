@@ -82,7 +82,8 @@ static void write_name(struct writer *w, const struct trace_file *file, uint16_t
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static void write_call(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+static void chrome_write_call(struct writer *w, const struct trace_file *file,
+			      const struct vb_note *note)
 {
 	bool rpc = note->kind == VB_NOTE_RPC;
 
@@ -140,7 +141,8 @@ static void write_doorbell(struct writer *w, const struct trace_file *file,
 		note->object, note->value);
 }
 
-static void write_cqe(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+static void chrome_write_cqe(struct writer *w, const struct trace_file *file,
+			     const struct vb_note *note)
 {
 	open_event(w, file, note, w->tid, false, "cqe");
 	fprintf(w->out,
@@ -182,17 +184,17 @@ typedef void write_note(struct writer *w, const struct trace_file *file,
 			const struct vb_note *note);
 
 static write_note *const writers[VB_NOTE_KINDS] = {
-	[VB_NOTE_CALL] = write_call,         [VB_NOTE_RPC] = write_call,
+	[VB_NOTE_CALL] = chrome_write_call,  [VB_NOTE_RPC] = chrome_write_call,
 	[VB_NOTE_SLICE] = write_slice,       [VB_NOTE_READY] = write_ready,
 	[VB_NOTE_DOORBELL] = write_doorbell, [VB_NOTE_WQE] = write_work,
 	[VB_NOTE_HBL_WQE] = write_work,      [VB_NOTE_COPIED] = write_work,
-	[VB_NOTE_CQE] = write_cqe,           [VB_NOTE_SENT] = write_packet,
+	[VB_NOTE_CQE] = chrome_write_cqe,    [VB_NOTE_SENT] = write_packet,
 	[VB_NOTE_RECEIVED] = write_packet,   [VB_NOTE_RETRY] = write_trouble,
 	[VB_NOTE_LOST] = write_trouble,
 };
 
-static void visit(void *arg, const struct trace_file *file, const struct vb_timeline_piece *piece,
-		  const struct vb_note *note)
+static void chrome_visit(void *arg, const struct trace_file *file,
+			 const struct vb_timeline_piece *piece, const struct vb_note *note)
 {
 	struct writer *w = arg;
 
@@ -233,7 +235,7 @@ int trace_write_json(FILE *out, const struct trace_file *files, size_t count)
 		w.tid = 0;
 		write_metadata(&w, files[i].head->pid, -1, "process_name", files[i].head->command,
 			       sizeof(files[i].head->command));
-		trace_each(&files[i], visit, &w);
+		trace_each(&files[i], chrome_visit, &w);
 	}
 	fputs("\n]}\n", out);
 	if (fflush(out) || ferror(out))

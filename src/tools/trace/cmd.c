@@ -33,7 +33,7 @@ struct arguments {
 
 static volatile pid_t program_pid; /* 0: it has ended */
 
-static void pass_signal(int sig)
+static void trace_pass_signal(int sig)
 {
 	int saved = errno;
 
@@ -44,7 +44,7 @@ static void pass_signal(int sig)
 
 /* --- the program ------------------------------------------------------------------------------ */
 
-static int become_program(const struct arguments *args, const char *dir)
+static int trace_become_program(const struct arguments *args, const char *dir)
 {
 	if (setenv("VERBATIM_TRACE", dir, 1) ||
 	    (args->size && setenv("VERBATIM_TRACE_MIB", args->size, 1)))
@@ -56,9 +56,10 @@ static int become_program(const struct arguments *args, const char *dir)
  * An interrupt at the terminal is sent to the program anyway; others are passed on, for as long as
  * the number is the program's: until it is reaped.
  */
-static int wait_for(pid_t pid)
+static int trace_wait_for(pid_t pid)
 {
-	struct sigaction pass = { .sa_handler = pass_signal }, ignore = { .sa_handler = SIG_IGN };
+	struct sigaction pass = { .sa_handler = trace_pass_signal },
+			 ignore = { .sa_handler = SIG_IGN };
 	siginfo_t info = { 0 };
 	int status = 0;
 
@@ -87,7 +88,7 @@ static pid_t start_program(const struct arguments *args, const char *dir)
 	if (child)
 		return child;
 	sigaction(SIGCHLD, &before, NULL);
-	code = become_program(args, dir);
+	code = trace_become_program(args, dir);
 	fflush(NULL);
 	_exit(code);
 }
@@ -95,7 +96,7 @@ static pid_t start_program(const struct arguments *args, const char *dir)
 /* --- its notes -------------------------------------------------------------------------------- */
 
 /* Maps a file, and removes its name. */
-static bool take_file(int dir, const char *name, struct trace_file *file)
+static bool trace_take_file(int dir, const char *name, struct trace_file *file)
 {
 	/* Without waiting, whatever the program put there. */
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -129,7 +130,7 @@ static size_t take_files(const char *path, struct trace_file *files, bool *tried
 		*tried = true;
 		if (count == FILES_MAX)
 			left += !unlinkat(dirfd(dir), entry->d_name, 0);
-		else if (take_file(dirfd(dir), entry->d_name, &files[count]))
+		else if (trace_take_file(dirfd(dir), entry->d_name, &files[count]))
 			count++;
 	}
 	if (left)
@@ -185,7 +186,7 @@ static int write_output(const char *output, const char *dir)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static error_t parse_opt(int key, char *arg, struct argp_state *state)
+static error_t trace_parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
 	char *end;
@@ -232,7 +233,7 @@ int cmd_trace(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		.options = options,
-		.parser = parse_opt,
+		.parser = trace_parse_opt,
 		.args_doc = "[--] PROGRAM [ARGUMENT...]",
 		.doc = "Run PROGRAM on the adapters of Verbatim, and write a timeline of what happened: "
 		       "calls, doorbells, work requests, packets, completions, device code."
@@ -251,7 +252,7 @@ int cmd_trace(int argc, char **argv)
 	if (!dir)
 		return CMD_FAILED;
 	child = start_program(&args, dir);
-	code = child < 0 ? CMD_FAILED : wait_for(child);
+	code = child < 0 ? CMD_FAILED : trace_wait_for(child);
 	failed = write_output(args.output, dir);
 	free(dir);
 	return code ? code : failed;

@@ -22,14 +22,14 @@ static struct vb_qp *qp_card(struct ibv_qp *qp)
 	return to_qp(qp)->card;
 }
 
-static void hold(struct ibv_context *context, struct ibv_pd *pd)
+static void accessors_hold(struct ibv_context *context, struct ibv_pd *pd)
 {
 	api_context_get(context);
 	if (pd)
 		api_pd_lend(pd, 1);
 }
 
-static void release(struct ibv_context *context, struct ibv_pd *pd)
+static void accessors_release(struct ibv_context *context, struct ibv_pd *pd)
 {
 	if (pd)
 		api_pd_lend(pd, -1);
@@ -60,8 +60,8 @@ const struct vb_verbs_objects api_objects = {
 	.pd = pd_card,
 	.mr = mr,
 	.qp = qp_card,
-	.hold = hold,
-	.release = release,
+	.hold = accessors_hold,
+	.release = accessors_release,
 	.pd_lent = api_pd_lent,
 	.get_counters = get_counters,
 	.put_counters = put_counters,
@@ -129,19 +129,20 @@ static void cq(struct ibv_cq *ibcq, struct vb_verbs_cq *out)
 	vb_unlock(&cq->lock);
 }
 
-static char *uar_page(struct ibv_context *context)
+static char *accessors_uar_page(struct ibv_context *context)
 {
 	return provider_of(context)->ring.uar_page(to_context(context));
 }
 
-static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
-				const void *direct)
+static struct ibv_qp *accessors_create_qp(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *attr, const void *direct)
 {
 	return api_qp_create_extra(context, attr, &(struct api_qp_extra){ .direct = direct });
 }
 
-static void set_allocators(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
-			   void (*free)(void *ptr, void *data), void *data)
+static void accessors_set_allocators(struct ibv_context *context,
+				     void *(*alloc)(size_t size, void *data),
+				     void (*free)(void *ptr, void *data), void *data)
 {
 	api_context_lock(context);
 	to_context(context)->allocators = (struct api_allocators){ alloc, free, data };
@@ -153,9 +154,9 @@ const struct vb_verbs_rings api_rings = {
 	.wq = wq,
 	.srq = srq,
 	.cq = cq,
-	.uar_page = uar_page,
-	.create_qp = create_qp,
-	.set_allocators = set_allocators,
+	.uar_page = accessors_uar_page,
+	.create_qp = accessors_create_qp,
+	.set_allocators = accessors_set_allocators,
 	.ind_table = api_ind_table_show,
 	.swap_ind_table = api_ind_table_swap,
 };

@@ -111,7 +111,7 @@ VB_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ib
 
 /* --- address handles -------------------------------------------------------------------------- */
 
-static int check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr)
+static int verbs_ah_check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr)
 {
 	int err = check_route(adapter, attr);
 
@@ -135,7 +135,7 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 	if (!provider->fill_ah)
 		return api_refuse_null(unsupported, "address handles of this adapter");
 	adapter = context_adapter(pd->context);
-	err = check_attr(adapter, attr);
+	err = verbs_ah_check_attr(adapter, attr);
 	if (err)
 		return api_null(err);
 	ah = calloc(1, provider->ah_bytes);

@@ -161,7 +161,7 @@ static int comp_vectors(void)
 	return n > 0 ? (int)n : 1;
 }
 
-static struct ibv_context *open_new(struct api_device *device, void *private_data)
+static struct ibv_context *context_open_new(struct api_device *device, void *private_data)
 {
 	const struct api_provider *provider = api_provider_of(device->adapter);
 	struct api_context *ctx = calloc(1, provider->context_bytes);
@@ -232,11 +232,11 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 	struct ibv_context *context;
 
 	if (!provider->share)
-		return open_new(device, private_data);
+		return context_open_new(device, private_data);
 	pthread_mutex_lock(&share_lock);
 	context = provider->share(device, private_data);
 	if (!context)
-		context = open_new(device, private_data);
+		context = context_open_new(device, private_data);
 	pthread_mutex_unlock(&share_lock);
 	return context;
 }
@@ -317,7 +317,7 @@ static void remove_left(struct api_context *ctx)
 }
 
 /* The last user of a closed context is gone. */
-static void free_context(struct api_context *ctx)
+static void context_free_context(struct api_context *ctx)
 {
 	struct ibv_context *context = &ctx->verbs.context;
 	struct vb_verbs_extra *extra = atomic_load_explicit(&ctx->extra, memory_order_acquire);
@@ -353,10 +353,10 @@ void api_context_put(struct ibv_context *context)
 
 	/* Whoever frees it sees what the others did. */
 	if (atomic_fetch_sub_explicit(&to_context(context)->users, 1, memory_order_acq_rel) == 1)
-		free_context(to_context(context));
+		context_free_context(to_context(context));
 }
 
-static void close_context(struct ibv_context *context)
+static void context_close_context(struct ibv_context *context)
 {
 	VB_NO_CANCEL;
 	bool inherited = api_is_inherited(context);
@@ -384,12 +384,12 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 		return api_refuse(null, "context");
 	provider = provider_of(context);
 	if (!provider->unshare) {
-		close_context(context);
+		context_close_context(context);
 		return 0;
 	}
 	pthread_mutex_lock(&share_lock);
 	if (provider->unshare(to_context(context)))
-		close_context(context);
+		context_close_context(context);
 	pthread_mutex_unlock(&share_lock);
 	return 0;
 }

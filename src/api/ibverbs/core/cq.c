@@ -15,12 +15,12 @@ static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-static uint32_t ring_size(uint32_t cqe)
+static uint32_t verbs_cq_ring_size(uint32_t cqe)
 {
 	return roundup_pow2(cqe + 1);
 }
 
-static const struct api_ring_ops *ring_ops(const struct api_cq *cq)
+static const struct api_ring_ops *verbs_cq_ring_ops(const struct api_cq *cq)
 {
 	return &provider_of(cq->ibv.context)->ring;
 }
@@ -39,11 +39,12 @@ static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < cqe_cnt; i++)
-		ring_ops(cq)->cqe_give(entry_at(cq, buf->ptr, cqe_cnt, i), cq->cqe_size, false);
+		verbs_cq_ring_ops(cq)->cqe_give(entry_at(cq, buf->ptr, cqe_cnt, i), cq->cqe_size,
+						false);
 	return 0;
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
+static int verbs_cq_check_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
@@ -88,7 +89,7 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->unlocked =
 		(flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || api_pd_single_threaded(parent);
 	cq->dev = to_context(context)->dev;
-	cq->cqe_cnt = ring_size(attr->cqe);
+	cq->cqe_cnt = verbs_cq_ring_size(attr->cqe);
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
 	cq->cqe_size =
 		extra->cqe_size ? extra->cqe_size : context_adapter(context)->config->cqe_size;
@@ -116,7 +117,7 @@ static int cq_alloc_rings(struct api_cq *cq)
 	return 0;
 }
 
-static void cq_free(struct api_cq *cq)
+static void verbs_cq_free(struct api_cq *cq)
 {
 	api_buf_free(&cq->buf);
 	api_buf_free(&cq->dbr_buf);
@@ -148,7 +149,7 @@ struct ibv_cq_ex *api_cq_create_extra(struct ibv_context *context, struct ibv_cq
 				      const struct api_cq_extra *extra)
 {
 	struct api_cq *cq = NULL;
-	int err = check_attr(context, attr);
+	int err = verbs_cq_check_attr(context, attr);
 
 	if (err)
 		return api_null(err);
@@ -187,7 +188,7 @@ struct ibv_cq_ex *api_cq_create_extra(struct ibv_context *context, struct ibv_cq
 	return &cq->ex;
 
 free_cq:
-	cq_free(cq);
+	verbs_cq_free(cq);
 	return api_null(err);
 }
 
@@ -246,7 +247,7 @@ int api_cq_destroy(struct ibv_cq *ibcq)
 	}
 	cq_count_users(cq, -1);
 	api_untrack(ibcq->context, &cq->node);
-	cq_free(cq);
+	verbs_cq_free(cq);
 	return 0;
 }
 
@@ -285,12 +286,12 @@ static uint32_t span_at(const struct api_cq *cq, uint32_t index, bool *bare)
 
 	*bare = false;
 	if (cq->compressed) {
-		span = ring_ops(cq)->cq_span(cq, index, bare);
+		span = verbs_cq_ring_ops(cq)->cq_span(cq, index, bare);
 		return span < cq->cqe_cnt ? span
 					  : cq->cqe_cnt; /* what a title counts is not trusted */
 	}
-	return ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, index), cq->cqe_size,
-				       index & cq->cqe_cnt);
+	return verbs_cq_ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, index),
+						cq->cqe_size, index & cq->cqe_cnt);
 }
 
 /* The number of entries that are ready and not yet polled; under the lock. */
@@ -325,7 +326,8 @@ static void move_ready(const struct api_cq *cq, void *buf, uint32_t cqe_cnt, uin
 			if (i || bare)
 				memcpy(to, from, cq->cqe_size);
 			else
-				ring_ops(cq)->cqe_move(to, from, cq->cqe_size, index & cqe_cnt);
+				verbs_cq_ring_ops(cq)->cqe_move(to, from, cq->cqe_size,
+								index & cqe_cnt);
 		}
 	}
 }
@@ -347,8 +349,8 @@ static uint32_t copy_ready(void *arg, void *buf, uint32_t cqe_cnt)
 		return n; /* does not fit: the card keeps the old ring */
 	move_ready(cq, buf, cqe_cnt, n);
 	for (uint32_t i = n; i < cqe_cnt; i++)
-		ring_ops(cq)->cqe_give(entry_at(cq, buf, cqe_cnt, cq->ci + i), cq->cqe_size,
-				       (cq->ci + i) & cqe_cnt);
+		verbs_cq_ring_ops(cq)->cqe_give(entry_at(cq, buf, cqe_cnt, cq->ci + i),
+						cq->cqe_size, (cq->ci + i) & cqe_cnt);
 	return n;
 }
 
@@ -357,9 +359,9 @@ static bool forget_cqe(const struct api_cq *cq, const void *entry, struct api_qp
 {
 	int32_t index;
 
-	if (ring_ops(cq)->cqe_qpn(entry, cq->cqe_size) != qp->ibv.qp_num)
+	if (verbs_cq_ring_ops(cq)->cqe_qpn(entry, cq->cqe_size) != qp->ibv.qp_num)
 		return false;
-	index = ring_ops(cq)->cqe_receive(entry, cq->cqe_size);
+	index = verbs_cq_ring_ops(cq)->cqe_receive(entry, cq->cqe_size);
 	if (qp->ibv.srq && index >= 0)
 		api_srq_free_wqe(to_srq(qp->ibv.srq), (uint16_t)index);
 	return true;
@@ -379,7 +381,7 @@ void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 	if (cq->last_qp == qp)
 		cq->last_qp = NULL;
 	if (cq->compressed && !cq->dv_owned)
-		ring_ops(cq)->cq_forget(cq, qp);
+		verbs_cq_ring_ops(cq)->cq_forget(cq, qp);
 	end = cq->dv_owned || cq->compressed ? cq->ci : cq->ci + count_ready(cq);
 	while (end-- != cq->ci) {
 		void *entry = entry_at(cq, cq->ring, cq->cqe_cnt, end);
@@ -388,8 +390,8 @@ void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 		if (forget_cqe(cq, entry, qp))
 			removed++;
 		else if (removed)
-			ring_ops(cq)->cqe_move(entry_at(cq, cq->ring, cq->cqe_cnt, to), entry,
-					       cq->cqe_size, to & cq->cqe_cnt);
+			verbs_cq_ring_ops(cq)->cqe_move(entry_at(cq, cq->ring, cq->cqe_cnt, to),
+							entry, cq->cqe_size, to & cq->cqe_cnt);
 	}
 	if (removed) {
 		cq->ci += removed;
@@ -401,7 +403,7 @@ void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 int api_cq_resize(struct ibv_cq *ibcq, int cqe)
 {
 	struct api_cq *cq = to_cq(ibcq);
-	uint32_t cqe_cnt = ring_size((uint32_t)cqe);
+	uint32_t cqe_cnt = verbs_cq_ring_size((uint32_t)cqe);
 	struct api_buf buf, old;
 	int rc;
 

@@ -19,7 +19,7 @@ enum { WORD = 4, LOG_ALIGN_MAX = 12 };
 /* Bytes in use, by adapter. */
 static _Atomic size_t used[VB_CONFIG_MAX_ADAPTERS];
 
-static int check_access(const struct api_dm *dm, uint64_t offset, size_t length)
+static int dm_check_access(const struct api_dm *dm, uint64_t offset, size_t length)
 {
 	if (offset % WORD || length % WORD)
 		return api_refuse(combination, "device memory is accessed in words of 4 bytes");
@@ -36,7 +36,7 @@ static int copy_to(struct ibv_dm *ibdm, uint64_t offset, const void *from, size_
 	int err;
 
 	API_CALL_AS("ibv_memcpy_to_dm", .kind = "DM", .number = ibdm->handle);
-	err = check_access(dm, offset, length);
+	err = dm_check_access(dm, offset, length);
 	if (!err)
 		memcpy((char *)dm->buf + offset, from, length);
 	return err;
@@ -48,14 +48,14 @@ static int copy_from(void *to, struct ibv_dm *ibdm, uint64_t offset, size_t leng
 	int err;
 
 	API_CALL_AS("ibv_memcpy_from_dm", .kind = "DM", .number = ibdm->handle);
-	err = check_access(dm, offset, length);
+	err = dm_check_access(dm, offset, length);
 	if (!err)
 		memcpy(to, (char *)dm->buf + offset, length);
 	return err;
 }
 
 /* Counts the memory of a new object: 0 or a positive errno. */
-static int take(unsigned int adapter, size_t length, size_t most)
+static int dm_take(unsigned int adapter, size_t length, size_t most)
 {
 	size_t before = atomic_load_explicit(&used[adapter], memory_order_relaxed);
 
@@ -68,7 +68,7 @@ static int take(unsigned int adapter, size_t length, size_t most)
 	return 0;
 }
 
-static void give(struct api_dm *dm)
+static void dm_give(struct api_dm *dm)
 {
 	vb_trap_end(dm);
 	vb_shared_free(dm->buf, dm->length);
@@ -76,7 +76,7 @@ static void give(struct api_dm *dm)
 				  memory_order_relaxed);
 }
 
-static int check_attr(const struct ibv_alloc_dm_attr *attr)
+static int dm_check_attr(const struct ibv_alloc_dm_attr *attr)
 {
 	if (!attr)
 		return -vb_refuse_null("attr");
@@ -97,9 +97,9 @@ struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_att
 	int err;
 
 	API_CALL_AS("ibv_alloc_dm", API_DEVICE(context));
-	err = check_attr(attr);
+	err = dm_check_attr(attr);
 	if (!err)
-		err = take(adapter, attr->length, provider_of(context)->max_dm);
+		err = dm_take(adapter, attr->length, provider_of(context)->max_dm);
 	if (err)
 		return api_null(err);
 	dm = calloc(1, sizeof(*dm));
@@ -131,7 +131,7 @@ int api_dm_free(struct ibv_dm *ibdm)
 	if (atomic_load_explicit(&dm->users, memory_order_acquire))
 		return api_refuse(busy, "memory regions");
 	api_untrack(ibdm->context, &dm->node);
-	give(dm);
+	dm_give(dm);
 	free(dm);
 	return 0;
 }
@@ -143,7 +143,7 @@ int api_dm_abandon(struct vb_list *node)
 
 	if (atomic_load_explicit(&dm->users, memory_order_acquire))
 		return -EBUSY;
-	give(dm);
+	dm_give(dm);
 	return 0;
 }
 
@@ -155,7 +155,7 @@ void api_dm_put(struct api_dm *dm)
 /* --- addresses of operations ------------------------------------------------------------------ */
 
 /* Where the operation takes place; NULL: it does not. The last page of the address is whole. */
-static void *place(const struct api_dm *dm, size_t offset, size_t size)
+static void *dm_place(const struct api_dm *dm, size_t offset, size_t size)
 {
 	if (offset > dm->length || size > dm->length - offset)
 		return NULL;
@@ -164,7 +164,7 @@ static void *place(const struct api_dm *dm, size_t offset, size_t size)
 
 static bool increment(void *arg, size_t offset, bool load, uint64_t *value, size_t size)
 {
-	void *at = place(arg, offset, size);
+	void *at = dm_place(arg, offset, size);
 
 	if (load || !at)
 		return false;
@@ -182,7 +182,7 @@ static bool increment(void *arg, size_t offset, bool load, uint64_t *value, size
 /* To all ones, as rdma-core's own tests of the version that we speak want it. */
 static bool test_and_set(void *arg, size_t offset, bool load, uint64_t *value, size_t size)
 {
-	void *at = place(arg, offset, size);
+	void *at = dm_place(arg, offset, size);
 
 	if (!load || !at)
 		return false;

@@ -225,7 +225,7 @@ static int add_rules(struct api_flow *flow, struct vb_dev *dev, const struct ibv
 
 /* --- flows ------------------------------------------------------------------------------------ */
 
-static int check_attr(struct ibv_context *context, const struct ibv_flow_attr *attr)
+static int verbs_flow_check_attr(struct ibv_context *context, const struct ibv_flow_attr *attr)
 {
 	const uint32_t known = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
 	uint16_t most = provider_of(context)->max_flow_priority;
@@ -306,7 +306,7 @@ static int assemble(struct api_flow *flow, struct vb_dev *dev, const struct ibv_
 	return 0;
 }
 
-static int destroy(struct vb_verbs_flow *verbs)
+static int verbs_flow_destroy(struct vb_verbs_flow *verbs)
 {
 	struct api_flow *flow = container_of(verbs, struct api_flow, verbs);
 
@@ -326,7 +326,7 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	API_CALL_AS("ibv_create_flow", API_QP(qp));
 	if (!qp || !attr)
 		return api_refuse_null(null, "qp or flow_attr");
-	err = check_attr(qp->context, attr);
+	err = verbs_flow_check_attr(qp->context, attr);
 	if (!err)
 		err = read_match(qp->context, attr, &match);
 	if (err)
@@ -335,7 +335,7 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	if (!flow)
 		return api_refuse_null(memory, "the flow");
 	flow->verbs.ibv.context = qp->context;
-	flow->verbs.destroy = destroy;
+	flow->verbs.destroy = verbs_flow_destroy;
 	flow->verbs.ibv.handle = 1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
 	flow->qp = to_qp(qp)->card;
 	err = -assemble(flow, to_context(qp->context)->dev, attr, &match);

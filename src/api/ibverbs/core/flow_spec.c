@@ -82,8 +82,8 @@ static int put_byte(struct flow_match *m, unsigned int at, uint8_t value, uint8_
 }
 
 /* A field of up to 8 bits inside a byte or across two; bit counts from the start of the section. */
-static int put_bits(struct flow_match *m, unsigned int base, unsigned int bit, unsigned int width,
-		    uint8_t value)
+static int flow_spec_put_bits(struct flow_match *m, unsigned int base, unsigned int bit,
+			      unsigned int width, uint8_t value)
 {
 	unsigned int shift = 16 - bit % 8 - width, ones = ((1u << width) - 1) << shift;
 	unsigned int bits = (unsigned int)value << shift;
@@ -111,7 +111,7 @@ static int put_eth(const struct target *t, const struct ibv_flow_spec *spec)
 	if (!err && k->vlan_tag) {
 		err = put(m, t->base + FIRST_TAG, &v->vlan_tag, &k->vlan_tag, 2);
 		if (!err)
-			err = put_bits(m, t->base, CVLAN_TAG_BIT, 1, 1);
+			err = flow_spec_put_bits(m, t->base, CVLAN_TAG_BIT, 1, 1);
 	}
 	return err;
 }
@@ -122,7 +122,7 @@ static int put_ipv4(const struct target *t, const struct ibv_flow_spec *spec)
 	const struct ibv_flow_ipv4_filter *value = &spec->ipv4.val, *mask = &spec->ipv4.mask;
 	bool ext = (spec->hdr.type & ~IBV_FLOW_SPEC_INNER) == IBV_FLOW_SPEC_IPV4_EXT;
 	struct flow_match *m = t->match;
-	int err = put_bits(m, t->base, IP_VERSION_BIT, 4, 4);
+	int err = flow_spec_put_bits(m, t->base, IP_VERSION_BIT, 4, 4);
 
 	if (!err)
 		err = put(m, t->base + SRC_IP + IPV4_IN_IP, ext ? &v->src_ip : &value->src_ip,
@@ -145,7 +145,7 @@ static int put_ipv6(const struct target *t, const struct ibv_flow_spec *spec)
 	const struct ibv_flow_ipv6_filter *v = &spec->ipv6.val, *k = &spec->ipv6.mask;
 	struct flow_match *m = t->match;
 	uint32_t label = k->flow_label & htobe32(0xfffff);
-	int err = put_bits(m, t->base, IP_VERSION_BIT, 4, 6);
+	int err = flow_spec_put_bits(m, t->base, IP_VERSION_BIT, 4, 6);
 
 	if (!err)
 		err = put(m, t->base + SRC_IP, v->src_ip, k->src_ip, 16);
@@ -207,8 +207,8 @@ static int put_gre(const struct target *t, const struct ibv_flow_spec *spec)
 	err = put_protocol(t, PROTO_GRE);
 	for (unsigned int i = 0; !err && i < 3; i++)
 		if (flags & 0x8000u >> bits[i])
-			err = put_bits(t->match, MISC, bits[i], 1,
-				       value & 0x8000u >> bits[i] ? 1 : 0);
+			err = flow_spec_put_bits(t->match, MISC, bits[i], 1,
+						 value & 0x8000u >> bits[i] ? 1 : 0);
 	if (!err)
 		err = put(t->match, MISC + GRE_PROTOCOL, &v->protocol, &k->protocol, 2);
 	return err ? err : put(t->match, MISC + GRE_KEY, &v->key, &k->key, 4);

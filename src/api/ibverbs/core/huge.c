@@ -34,7 +34,7 @@ static struct region *regions;
 static struct vb_lock lock;
 
 /* Past mmap(): `verbatim run` gives programs ordinary pages in place of huge ones, and here they count. */
-static void *map(size_t size)
+static void *verbs_huge_map(size_t size)
 {
 	void *ptr = (void *)syscall(
 		SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
@@ -50,7 +50,7 @@ static void *map(size_t size)
 	return ptr;
 }
 
-static size_t whole_pages(size_t size)
+static size_t verbs_huge_whole_pages(size_t size)
 {
 	return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
@@ -63,7 +63,7 @@ static uint64_t chunk_mask(size_t size)
 }
 
 /* The first place where all bits of the mask are free, or -1. */
-static int find_room(uint64_t used, uint64_t mask)
+static int verbs_huge_find_room(uint64_t used, uint64_t mask)
 {
 	for (int at = 0; at < CHUNKS; at++) {
 		if ((mask << at) >> at != mask)
@@ -80,7 +80,7 @@ static struct region *new_region(void)
 
 	if (!region)
 		return NULL;
-	region->base = map(PAGE);
+	region->base = verbs_huge_map(PAGE);
 	if (!region->base) {
 		free(region);
 		return NULL;
@@ -98,11 +98,11 @@ void *api_huge_alloc(size_t size)
 	int at = -1;
 
 	if (!size || size > PAGE)
-		return size ? map(whole_pages(size)) : NULL;
+		return size ? verbs_huge_map(verbs_huge_whole_pages(size)) : NULL;
 	mask = chunk_mask(size);
 	vb_lock(&lock);
 	for (region = regions; region; region = region->next) {
-		at = find_room(region->used, mask);
+		at = verbs_huge_find_room(region->used, mask);
 		if (at >= 0)
 			break;
 	}
@@ -123,7 +123,7 @@ void api_huge_free(void *ptr, size_t size)
 	struct region **link, *empty = NULL;
 
 	if (size > PAGE) {
-		munmap(ptr, whole_pages(size));
+		munmap(ptr, verbs_huge_whole_pages(size));
 		return;
 	}
 	vb_lock(&lock);

@@ -13,7 +13,7 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-static int check_access(unsigned int access)
+static int verbs_mr_check_access(unsigned int access)
 {
 	const unsigned int known =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -38,7 +38,7 @@ static unsigned int card_access(unsigned int access)
 			 IBV_ACCESS_REMOTE_ATOMIC);
 }
 
-static int check_range(const void *addr, size_t length)
+static int verbs_mr_check_range(const void *addr, size_t length)
 {
 	if (!length)
 		return -vb_refuse_value("length", 0);
@@ -48,7 +48,7 @@ static int check_range(const void *addr, size_t length)
 struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned int access)
 {
-	int err = check_range(addr, length);
+	int err = verbs_mr_check_range(addr, length);
 
 	return err ? api_null(err) : api_mr_reg_any(pd, addr, length, iova, access);
 }
@@ -57,7 +57,7 @@ struct ibv_mr *api_mr_reg_any(struct ibv_pd *pd, void *addr, size_t length, uint
 			      unsigned int access)
 {
 	struct api_mr *mr;
-	int err = check_access(access);
+	int err = verbs_mr_check_access(access);
 
 	if (err)
 		return api_null(err);
@@ -141,9 +141,9 @@ VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, vo
 			-vb_refuse_combination("access without IBV_REREG_MR_CHANGE_ACCESS"));
 	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && mr->dm)
 		return rereg_refuse(-vb_refuse_combination("device memory stays where it is"));
-	rc = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? check_range(addr, length) : 0;
+	rc = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? verbs_mr_check_range(addr, length) : 0;
 	if (!rc)
-		rc = check_access((unsigned int)access);
+		rc = verbs_mr_check_access((unsigned int)access);
 	if (rc)
 		return rereg_refuse(rc);
 	rc = vb_mr_rereg(mr->card, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd_card(pd) : NULL, addr,

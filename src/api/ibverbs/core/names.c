@@ -5,7 +5,7 @@
  */
 #include "objects.h"
 
-static const char *name_of(const char *const *names, size_t count, unsigned int value)
+static const char *names_name_of(const char *const *names, size_t count, unsigned int value)
 {
 	return value < count && names[value] ? names[value] : "unknown";
 }
@@ -22,7 +22,7 @@ VB_PUBLIC const char *ibv_node_type_str(enum ibv_node_type node_type)
 		[IBV_NODE_UNSPECIFIED] = "unspecified",
 	};
 
-	return name_of(names, ARRAY_SIZE(names), (unsigned int)node_type);
+	return names_name_of(names, ARRAY_SIZE(names), (unsigned int)node_type);
 }
 
 VB_PUBLIC const char *ibv_port_state_str(enum ibv_port_state port_state)
@@ -36,7 +36,7 @@ VB_PUBLIC const char *ibv_port_state_str(enum ibv_port_state port_state)
 		[IBV_PORT_ACTIVE_DEFER] = "active defer",
 	};
 
-	return name_of(names, ARRAY_SIZE(names), port_state);
+	return names_name_of(names, ARRAY_SIZE(names), port_state);
 }
 
 VB_PUBLIC const char *ibv_event_type_str(enum ibv_event_type event)
@@ -64,7 +64,7 @@ VB_PUBLIC const char *ibv_event_type_str(enum ibv_event_type event)
 		[IBV_EVENT_WQ_FATAL] = "WQ fatal",
 	};
 
-	return name_of(names, ARRAY_SIZE(names), event);
+	return names_name_of(names, ARRAY_SIZE(names), event);
 }
 
 VB_PUBLIC const char *ibv_wc_status_str(enum ibv_wc_status status)
@@ -96,7 +96,7 @@ VB_PUBLIC const char *ibv_wc_status_str(enum ibv_wc_status status)
 		[IBV_WC_TM_RNDV_INCOMPLETE] = "TM software rendezvous",
 	};
 
-	return name_of(names, ARRAY_SIZE(names), status);
+	return names_name_of(names, ARRAY_SIZE(names), status);
 }
 
 /* --- rates ------------------------------------------------------------------------------------ */

@@ -7,7 +7,7 @@
  */
 #include "objects.h"
 
-static const char *type_name(enum ibv_qp_type type)
+static const char *post_refused_type_name(enum ibv_qp_type type)
 {
 	switch ((int)type) {
 	case IBV_QPT_RC:
@@ -21,7 +21,7 @@ static const char *type_name(enum ibv_qp_type type)
 	}
 }
 
-static const char *state_name(enum ibv_qp_state state)
+static const char *post_refused_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
 
@@ -48,7 +48,7 @@ static int max_sges(const struct api_qp *qp, const struct ibv_send_wr *wr)
 static void explain_send(const struct api_qp *qp, const struct ibv_send_wr *wr, int err)
 {
 	if (qp->ibv.state < IBV_QPS_RTS)
-		vb_refuse_post_state(state_name(qp->ibv.state));
+		vb_refuse_post_state(post_refused_state_name(qp->ibv.state));
 	else if (err == EOPNOTSUPP)
 		vb_refuse_unsupported_value("opcode", wr->opcode);
 	else if (wr->num_sge < 0 || wr->num_sge > max_sges(qp, wr))
@@ -59,7 +59,7 @@ static void explain_send(const struct api_qp *qp, const struct ibv_send_wr *wr, 
 		vb_refuse_post_full(qp->sq.max_post);
 	else if (qp->ibv.qp_type != IBV_QPT_RC && wr->opcode != IBV_WR_SEND &&
 		 wr->opcode != IBV_WR_SEND_WITH_IMM)
-		vb_refuse_post_opcode(wr->opcode, type_name(qp->ibv.qp_type));
+		vb_refuse_post_opcode(wr->opcode, post_refused_type_name(qp->ibv.qp_type));
 	else
 		vb_refuse_post_request(wr->opcode);
 }
@@ -75,7 +75,7 @@ int api_wr_refused(struct api_qp *qp, int err)
 {
 	VB_CALL_AS("ibv_wr_complete", API_QP(&qp->ibv));
 	if (qp->ibv.state < IBV_QPS_RTS)
-		vb_refuse_post_state(state_name(qp->ibv.state));
+		vb_refuse_post_state(post_refused_state_name(qp->ibv.state));
 	else if (err == ENOMEM)
 		vb_refuse_post_full(qp->sq.max_post);
 	else
@@ -92,7 +92,7 @@ int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
 	if (qp->srq)
 		vb_refuse_combination("receives of this queue pair are posted to its SRQ");
 	else if (qp->state == IBV_QPS_RESET)
-		vb_refuse_post_state(state_name(qp->state));
+		vb_refuse_post_state(post_refused_state_name(qp->state));
 	else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_gs)
 		vb_refuse_post_sge(wr->num_sge, rq->max_gs);
 	else if (err == ENOMEM)

@@ -18,7 +18,7 @@ enum { DBR_SIZE = 64 };
 
 /* --- the table of QPs; written under the context's mutex -------------------------------------- */
 
-static int table_add(struct api_context *ctx, struct api_qp *qp)
+static int verbs_qp_table_add(struct api_context *ctx, struct api_qp *qp)
 {
 	uint32_t qpn = vb_qp_number(qp->card);
 	struct api_qp *_Atomic *leaf =
@@ -36,7 +36,7 @@ static int table_add(struct api_context *ctx, struct api_qp *qp)
 	return 0;
 }
 
-static void table_remove(struct api_context *ctx, uint32_t qpn)
+static void verbs_qp_table_remove(struct api_context *ctx, uint32_t qpn)
 {
 	struct api_qp *_Atomic *leaf =
 		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_relaxed);
@@ -46,7 +46,7 @@ static void table_remove(struct api_context *ctx, uint32_t qpn)
 
 /* --- creation --------------------------------------------------------------------------------- */
 
-static const struct api_ring_ops *ring_ops(const struct api_qp *qp)
+static const struct api_ring_ops *verbs_qp_ring_ops(const struct api_qp *qp)
 {
 	return &provider_of(qp->ibv.context)->ring;
 }
@@ -116,8 +116,8 @@ static int check_raw(struct ibv_context *context, const struct ibv_qp_init_attr_
 	return 0;
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
-		      bool direct)
+static int verbs_qp_check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
+			       bool direct)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
 			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
@@ -205,17 +205,17 @@ static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 	qp->rq.wrid = calloc(qp->rq.cnt ? qp->rq.cnt : 1, sizeof(*qp->rq.wrid));
 	if (!qp->sq.slot || !qp->rq.wrid)
 		return -ENOMEM;
-	return ring_ops(qp)->qp_alloc ? ring_ops(qp)->qp_alloc(qp) : 0;
+	return verbs_qp_ring_ops(qp)->qp_alloc ? verbs_qp_ring_ops(qp)->qp_alloc(qp) : 0;
 }
 
-static void qp_free(struct api_qp *qp)
+static void verbs_qp_free(struct api_qp *qp)
 {
 	api_buf_free(&qp->buf);
 	api_buf_free(&qp->dbr_buf);
 	free(qp->sq.slot);
 	free(qp->rq.wrid);
-	if (ring_ops(qp)->qp_free)
-		ring_ops(qp)->qp_free(qp);
+	if (verbs_qp_ring_ops(qp)->qp_free)
+		verbs_qp_ring_ops(qp)->qp_free(qp);
 	api_acks_destroy(qp->ibv.context, &qp->ibv.mutex, &qp->ibv.cond);
 	free(qp);
 }
@@ -261,8 +261,8 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 	};
 	int rc;
 
-	if (ring_ops(qp)->qp_card_attr)
-		ring_ops(qp)->qp_card_attr(qp, &attr);
+	if (verbs_qp_ring_ops(qp)->qp_card_attr)
+		verbs_qp_ring_ops(qp)->qp_card_attr(qp, &attr);
 	api_context_lock(context);
 	if (qp->rss)
 		fill_rss(&attr, &rss, qp->rss, hash);
@@ -270,7 +270,7 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 	if (!rc) {
 		qp->ibv.handle = vb_qp_number(qp->card);
 		qp->ibv.qp_num = qp->late_number ? 0 : qp->ibv.handle;
-		rc = table_add(to_context(context), qp);
+		rc = verbs_qp_table_add(to_context(context), qp);
 		if (rc)
 			vb_qp_destroy(qp->card);
 	}
@@ -291,7 +291,7 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	int err;
 
 	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
-	err = check_attr(context, attr, extra->direct);
+	err = verbs_qp_check_attr(context, attr, extra->direct);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), ring->qp_bytes))
@@ -310,7 +310,7 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	if (!err)
 		err = -qp_create_on_card(qp, &attr->rx_hash_conf);
 	if (err) {
-		qp_free(qp);
+		verbs_qp_free(qp);
 		return api_null(err);
 	}
 	api_pd_get(attr->pd);
@@ -469,8 +469,8 @@ int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return api_status(qp_reset(qp, attr, mask));
 	was = vb_qp_state(qp->card);
 	rc = vb_qp_modify(qp->card, attr, mask);
-	if (!rc && was == IBV_QPS_RESET && ring_ops(qp)->qp_init)
-		ring_ops(qp)->qp_init(qp);
+	if (!rc && was == IBV_QPS_RESET && verbs_qp_ring_ops(qp)->qp_init)
+		verbs_qp_ring_ops(qp)->qp_init(qp);
 	if (!rc && (mask & IBV_QP_STATE))
 		ibqp->state = attr->qp_state;
 	if (!rc && qp->late_number && ibqp->state == IBV_QPS_RTR)
@@ -552,7 +552,7 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {
 		qp_clean_cqs(qp);
-		table_remove(to_context(context), qpn);
+		verbs_qp_table_remove(to_context(context), qpn);
 		if (qp->rss)
 			leave_table(qp);
 	}
@@ -565,7 +565,7 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	pd = ibqp->pd;
 	if (qp->rss)
 		atomic_fetch_sub_explicit(&qp->rss->users, 1, memory_order_release);
-	qp_free(qp);
+	verbs_qp_free(qp);
 	api_pd_put(pd);
 	return 0;
 }

@@ -63,7 +63,7 @@ static void srq_free(struct api_srq *srq)
 	free(srq);
 }
 
-static int check_attr(const struct ibv_srq_attr *attr)
+static int verbs_srq_check_attr(const struct ibv_srq_attr *attr)
 {
 	if (attr->max_wr > VB_MAX_SRQ_WR)
 		return -vb_refuse_range("max_wr", attr->max_wr, 0, VB_MAX_SRQ_WR);
@@ -125,7 +125,7 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd || !attr)
 		return api_refuse_null(null, "pd or attr");
-	err = check_attr(&attr->attr);
+	err = verbs_srq_check_attr(&attr->attr);
 	if (err)
 		return api_null(err);
 	if (!provider_of(pd->context)->create_srq)

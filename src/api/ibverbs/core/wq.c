@@ -18,7 +18,7 @@ static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_
 	return provider_of(wq->context)->post_recv(&to_wq(wq)->ibv, wr, bad_wr);
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
+static int wq_check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
 	if (!attr)
 		return -vb_refuse_null("wq_init_attr");
@@ -55,7 +55,7 @@ struct ibv_wq *api_wq_create_direct(struct ibv_context *context, struct ibv_wq_i
 	int err;
 
 	API_CALL_AS("ibv_create_wq", API_DEVICE(context));
-	err = check_attr(context, attr);
+	err = wq_check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	wq = calloc(1, sizeof(*wq));
@@ -109,7 +109,7 @@ static void forget_posted(struct api_qp *qp)
 }
 
 /* Of flags only the stripping of tags can change: so mlx5's driver. */
-static int check_modify(struct ibv_wq *wq, const struct ibv_wq_attr *attr)
+static int wq_check_modify(struct ibv_wq *wq, const struct ibv_wq_attr *attr)
 {
 	enum { KNOWN = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE | IBV_WQ_ATTR_FLAGS };
 	uint32_t can = provider_of(wq->context)->raw_caps.wq_flags & IBV_WQ_FLAGS_CVLAN_STRIPPING;
@@ -149,7 +149,7 @@ int api_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 	API_CALL_AS("ibv_modify_wq", .kind = "WQ", .number = wq ? wq->wq_num : 0);
 	if (!wq || !attr)
 		return api_refuse(null, "wq or wq_attr");
-	err = check_modify(wq, attr);
+	err = wq_check_modify(wq, attr);
 	if (err)
 		return api_fail(err);
 	if (attr->attr_mask & IBV_WQ_ATTR_STATE) {

@@ -19,14 +19,14 @@ static struct {
 	pid_t pid;
 } defaults[VB_HBL_DEVICES];
 
-static uint32_t number_of(const struct ibv_device *device)
+static uint32_t hbl_provider_number_of(const struct ibv_device *device)
 {
 	return to_device((struct ibv_device *)device)->adapter->config->hbl_number;
 }
 
 static struct ibv_context *share_context(struct api_device *device, const void *private_data)
 {
-	uint32_t number = number_of(&device->ibv);
+	uint32_t number = hbl_provider_number_of(&device->ibv);
 
 	if (private_data || !defaults[number].ctx || defaults[number].pid != getpid())
 		return NULL;
@@ -37,7 +37,7 @@ static struct ibv_context *share_context(struct api_device *device, const void *
 static bool unshare_context(struct api_context *api)
 {
 	struct hbl_context *ctx = (struct hbl_context *)api;
-	uint32_t number = number_of(api->verbs.context.device);
+	uint32_t number = hbl_provider_number_of(api->verbs.context.device);
 
 	if (--ctx->opens)
 		return false;
@@ -52,7 +52,7 @@ static int open_device(struct api_context *api, void *private_data)
 	const struct vb_verbs_hbl_open *open = private_data;
 	struct ibv_context *context = &api->verbs.context;
 	struct hbl_context *ctx = to_hbl_context(context);
-	uint32_t number = number_of(context->device);
+	uint32_t number = hbl_provider_number_of(context->device);
 	int ret;
 
 	ret = vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,

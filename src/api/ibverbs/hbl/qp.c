@@ -5,7 +5,7 @@
  */
 #include "hbl.h"
 
-static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+static int hbl_qp_check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	if (attr->qp_type != IBV_QPT_RC || attr->srq)
 		return EOPNOTSUPP;
@@ -47,7 +47,7 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 
 	/* As the hardware's driver does: comp_mask tells the program what was used. */
 	attr->comp_mask &= IBV_QP_INIT_ATTR_PD;
-	err = check_attr(context, attr);
+	err = hbl_qp_check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&qp, _Alignof(struct hbl_qp), sizeof(*qp)))

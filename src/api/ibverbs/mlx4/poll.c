@@ -16,7 +16,7 @@ static inline bool is_error(const struct mlx4_cqe *cqe)
 	return mlx4_opcode(cqe) == MLX4_CQE_OPCODE_ERROR;
 }
 
-static inline enum ibv_wc_status status_of(const struct mlx4_cqe *cqe)
+static inline enum ibv_wc_status mlx4_poll_status_of(const struct mlx4_cqe *cqe)
 {
 	return is_error(cqe) ? syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
 			     : IBV_WC_SUCCESS;
@@ -78,7 +78,7 @@ static void move_inline(const struct mlx4_qp *qp, uint32_t index, uint32_t len)
  * Retire the work request that a CQE completes and find its wr_id. The index of a send counts
  * strides: all before it are done too.
  */
-static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
+static inline uint64_t mlx4_poll_retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 {
 	uint16_t index = be16toh(cqe->wqe_index);
 	uint64_t wr_id;
@@ -133,16 +133,16 @@ static void wc_receive(struct ibv_wc *wc, const struct api_cq *cq, const struct 
 	wc->dlid_path_bits = (g_mlpath_rqpn >> 24) & 0x7f;
 }
 
-static bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
+static bool mlx4_poll_one(struct api_cq *cq, struct ibv_wc *wc)
 {
 	struct api_qp *qp;
 	const struct mlx4_cqe *cqe = next_cqe(cq, &qp);
 
 	if (!cqe)
 		return false;
-	wc->wr_id = retire(qp, cqe);
+	wc->wr_id = mlx4_poll_retire(qp, cqe);
 	wc->qp_num = qp->ibv.qp_num;
-	wc->status = status_of(cqe);
+	wc->status = mlx4_poll_status_of(cqe);
 	wc->wc_flags = flags_of(cqe);
 	wc->vendor_err = 0;
 	wc->opcode = opcode_of(cqe);
@@ -159,17 +159,17 @@ static bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 
 int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
-	return loop_poll(cq, num_entries, wc, poll_one);
+	return loop_poll(cq, num_entries, wc, mlx4_poll_one);
 }
 
 /* --- ibv_start_poll() and the readers --------------------------------------------------------- */
 
-static inline const struct mlx4_cqe *current(struct ibv_cq_ex *cq)
+static inline const struct mlx4_cqe *mlx4_poll_current(struct ibv_cq_ex *cq)
 {
 	return ex_to_cq(cq)->cur;
 }
 
-static int step(struct api_cq *cq)
+static int mlx4_poll_step(struct api_cq *cq)
 {
 	struct api_qp *qp;
 	struct mlx4_cqe *cqe = next_cqe(cq, &qp);
@@ -177,111 +177,113 @@ static int step(struct api_cq *cq)
 	if (!cqe)
 		return ENOENT;
 	cq->cur = cqe;
-	cq->ex.wr_id = retire(qp, cqe);
-	cq->ex.status = status_of(cqe);
+	cq->ex.wr_id = mlx4_poll_retire(qp, cqe);
+	cq->ex.status = mlx4_poll_status_of(cqe);
 	return 0;
 }
 
-static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
+static int mlx4_poll_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 {
-	return loop_start_poll(ibcq, attr, step);
+	return loop_start_poll(ibcq, attr, mlx4_poll_step);
 }
 
-static int next_poll(struct ibv_cq_ex *ibcq)
+static int mlx4_poll_next_poll(struct ibv_cq_ex *ibcq)
 {
-	return step(ex_to_cq(ibcq));
+	return mlx4_poll_step(ex_to_cq(ibcq));
 }
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)
+static enum ibv_wc_opcode mlx4_poll_read_opcode(struct ibv_cq_ex *cq)
 {
-	return opcode_of(current(cq));
+	return opcode_of(mlx4_poll_current(cq));
 }
 
-static uint32_t read_vendor_err(struct ibv_cq_ex *cq)
+static uint32_t mlx4_poll_read_vendor_err(struct ibv_cq_ex *cq)
 {
-	return ((const struct mlx4_err_cqe *)current(cq))->vendor_err;
+	return ((const struct mlx4_err_cqe *)mlx4_poll_current(cq))->vendor_err;
 }
 
-static uint32_t read_byte_len(struct ibv_cq_ex *cq)
+static uint32_t mlx4_poll_read_byte_len(struct ibv_cq_ex *cq)
 {
-	return be32toh(current(cq)->byte_cnt);
+	return be32toh(mlx4_poll_current(cq)->byte_cnt);
 }
 
 /* An invalidated rkey is given in host order through the same function, hence the conversion. */
-static __be32 read_imm_data(struct ibv_cq_ex *cq)
+static __be32 mlx4_poll_read_imm_data(struct ibv_cq_ex *cq)
 {
-	const struct mlx4_cqe *cqe = current(cq);
+	const struct mlx4_cqe *cqe = mlx4_poll_current(cq);
 
 	if (!mlx4_is_send(cqe) && mlx4_opcode(cqe) == MLX4_RECV_OPCODE_SEND_INVAL)
 		return be32toh(cqe->immed_rss_invalid);
 	return cqe->immed_rss_invalid;
 }
 
-static uint32_t read_qp_num(struct ibv_cq_ex *cq)
+static uint32_t mlx4_poll_read_qp_num(struct ibv_cq_ex *cq)
 {
-	return mlx4_qpn(current(cq));
+	return mlx4_qpn(mlx4_poll_current(cq));
 }
 
-static uint32_t read_src_qp(struct ibv_cq_ex *cq)
+static uint32_t mlx4_poll_read_src_qp(struct ibv_cq_ex *cq)
 {
-	return be32toh(current(cq)->g_mlpath_rqpn) & MLX4_CQE_QPN_MASK;
+	return be32toh(mlx4_poll_current(cq)->g_mlpath_rqpn) & MLX4_CQE_QPN_MASK;
 }
 
-static unsigned int read_wc_flags(struct ibv_cq_ex *cq)
+static unsigned int mlx4_poll_read_wc_flags(struct ibv_cq_ex *cq)
 {
-	return flags_of(current(cq));
+	return flags_of(mlx4_poll_current(cq));
 }
 
-static uint32_t read_slid(struct ibv_cq_ex *cq)
+static uint32_t mlx4_poll_read_slid(struct ibv_cq_ex *cq)
 {
-	return ex_to_cq(cq)->timestamps ? 0 : be16toh(current(cq)->rlid);
+	return ex_to_cq(cq)->timestamps ? 0 : be16toh(mlx4_poll_current(cq)->rlid);
 }
 
-static uint8_t read_sl(struct ibv_cq_ex *cq)
+static uint8_t mlx4_poll_read_sl(struct ibv_cq_ex *cq)
 {
-	return ex_to_cq(cq)->timestamps ? 0 : (uint8_t)(be16toh(current(cq)->sl_vid) >> 13);
+	return ex_to_cq(cq)->timestamps ? 0
+					: (uint8_t)(be16toh(mlx4_poll_current(cq)->sl_vid) >> 13);
 }
 
-static uint8_t read_dlid_path_bits(struct ibv_cq_ex *cq)
+static uint8_t mlx4_poll_read_dlid_path_bits(struct ibv_cq_ex *cq)
 {
-	return (be32toh(current(cq)->g_mlpath_rqpn) >> 24) & 0x7f;
+	return (be32toh(mlx4_poll_current(cq)->g_mlpath_rqpn) >> 24) & 0x7f;
 }
 
-static uint64_t read_completion_ts(struct ibv_cq_ex *cq)
+static uint64_t mlx4_poll_read_completion_ts(struct ibv_cq_ex *cq)
 {
-	const struct mlx4_cqe *cqe = current(cq);
+	const struct mlx4_cqe *cqe = mlx4_poll_current(cq);
 
 	return (uint64_t)be32toh(cqe->ts_47_16) << 16 | (uint64_t)cqe->ts_15_8 << 8 | cqe->ts_7_0;
 }
 
 /* The age of a CQE is known modulo the 48 bits of its timestamp. */
-static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *cq)
+static uint64_t mlx4_poll_read_completion_wallclock_ns(struct ibv_cq_ex *cq)
 {
-	return api_cq_wallclock_ns((vb_clock() - read_completion_ts(cq)) & MLX4_TIMESTAMP_MASK);
+	return api_cq_wallclock_ns((vb_clock() - mlx4_poll_read_completion_ts(cq)) &
+				   MLX4_TIMESTAMP_MASK);
 }
 
-static uint16_t read_cvlan(struct ibv_cq_ex *cq)
+static uint16_t mlx4_poll_read_cvlan(struct ibv_cq_ex *cq)
 {
-	return ex_to_cq(cq)->timestamps ? 0 : be16toh(current(cq)->sl_vid) & 0xfff;
+	return ex_to_cq(cq)->timestamps ? 0 : be16toh(mlx4_poll_current(cq)->sl_vid) & 0xfff;
 }
 
 const struct ibv_cq_ex mlx4_cq_ex = {
-	.start_poll = start_poll,
-	.next_poll = next_poll,
+	.start_poll = mlx4_poll_start_poll,
+	.next_poll = mlx4_poll_next_poll,
 	.end_poll = api_cq_end_poll,
-	.read_opcode = read_opcode,
-	.read_vendor_err = read_vendor_err,
-	.read_byte_len = read_byte_len,
-	.read_imm_data = read_imm_data,
-	.read_qp_num = read_qp_num,
-	.read_src_qp = read_src_qp,
-	.read_wc_flags = read_wc_flags,
-	.read_slid = read_slid,
-	.read_sl = read_sl,
-	.read_dlid_path_bits = read_dlid_path_bits,
-	.read_completion_ts = read_completion_ts,
-	.read_completion_wallclock_ns = read_completion_wallclock_ns,
-	.read_cvlan = read_cvlan,
+	.read_opcode = mlx4_poll_read_opcode,
+	.read_vendor_err = mlx4_poll_read_vendor_err,
+	.read_byte_len = mlx4_poll_read_byte_len,
+	.read_imm_data = mlx4_poll_read_imm_data,
+	.read_qp_num = mlx4_poll_read_qp_num,
+	.read_src_qp = mlx4_poll_read_src_qp,
+	.read_wc_flags = mlx4_poll_read_wc_flags,
+	.read_slid = mlx4_poll_read_slid,
+	.read_sl = mlx4_poll_read_sl,
+	.read_dlid_path_bits = mlx4_poll_read_dlid_path_bits,
+	.read_completion_ts = mlx4_poll_read_completion_ts,
+	.read_completion_wallclock_ns = mlx4_poll_read_completion_wallclock_ns,
+	.read_cvlan = mlx4_poll_read_cvlan,
 	.read_flow_tag = api_cq_read_flow_tag,
 	.read_tm_info = api_cq_read_tm_info,
 };

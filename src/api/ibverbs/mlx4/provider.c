@@ -4,17 +4,17 @@
 
 #include "card/queue/doorbell.h"
 
-static int context_open(struct api_context *ctx, void *private_data)
+static int mlx4_provider_context_open(struct api_context *ctx, void *private_data)
 {
 	return vb_uar_create(ctx->dev, &to_mlx4_context(ctx)->uar);
 }
 
-static void context_close(struct api_context *ctx)
+static void mlx4_provider_context_close(struct api_context *ctx)
 {
 	vb_uar_destroy(to_mlx4_context(ctx)->uar);
 }
 
-static char *uar_page(struct api_context *ctx)
+static char *mlx4_provider_uar_page(struct api_context *ctx)
 {
 	return vb_uar_page(to_mlx4_context(ctx)->uar);
 }
@@ -37,8 +37,8 @@ const struct api_provider api_mlx4 = {
 
 	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx4_context),
-	.open = context_open,
-	.close = context_close,
+	.open = mlx4_provider_context_open,
+	.close = mlx4_provider_context_close,
 	.abandon = api_abandon,
 
 	.ah_bytes = sizeof(struct mlx4_ah),
@@ -82,7 +82,7 @@ const struct api_provider api_mlx4 = {
 		.cqe_qpn = mlx4_cqe_qpn,
 		.cqe_receive = mlx4_cqe_receive,
 		.srq_preset = mlx4_srq_preset,
-		.uar_page = uar_page,
+		.uar_page = mlx4_provider_uar_page,
 		.atomic_sges = 1,
 	},
 };

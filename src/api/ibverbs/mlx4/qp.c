@@ -72,8 +72,8 @@ static uint32_t send_bytes(enum ibv_qp_type type, const struct ibv_qp_cap *cap)
 	return size;
 }
 
-static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
-		   uint32_t *bytes)
+static int mlx4_qp_size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+			   uint32_t *bytes)
 {
 	uint32_t start = data_start(type), size, spare;
 	uint64_t total;
@@ -114,7 +114,7 @@ int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	 * and one receive. A work queue only receives, and one with a table does neither.
 	 */
 	if (!qp->is_wq && !qp->rss)
-		err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+		err = mlx4_qp_size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!attr->srq && !qp->rss) {
 		cap.max_recv_wr = max_u32(cap.max_recv_wr, 1);
 		cap.max_recv_sge = max_u32(cap.max_recv_sge, 1);

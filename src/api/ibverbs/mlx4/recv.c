@@ -9,8 +9,8 @@
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
 
-static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
-			 const struct ibv_recv_wr *wr)
+static int mlx4_recv_fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+				   const struct ibv_recv_wr *wr)
 {
 	uint32_t n = (uint32_t)wr->num_sge;
 
@@ -46,7 +46,7 @@ void mlx4_srq_preset(struct api_srq *srq)
 
 int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	return loop_post_srq_recv(srq, wr, bad_wr, fill_segments);
+	return loop_post_srq_recv(srq, wr, bad_wr, mlx4_recv_fill_segments);
 }
 
 /*
@@ -69,7 +69,7 @@ int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	int err = 0;
 
 	if (likely(!qp->saved))
-		return loop_post_recv(ibqp, wr, bad_wr, fill_segments);
+		return loop_post_recv(ibqp, wr, bad_wr, mlx4_recv_fill_segments);
 	for (; wr && !err; wr = wr->next) {
 		struct ibv_recv_wr one = *wr, *bad;
 
@@ -83,7 +83,7 @@ int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= rq->max_gs &&
 		    rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) < rq->cnt)
 			save_list(qp, rq->head, wr);
-		err = loop_post_recv(ibqp, &one, &bad, fill_segments);
+		err = loop_post_recv(ibqp, &one, &bad, mlx4_recv_fill_segments);
 		vb_unlock(&qp->post_lock);
 		if (err)
 			*bad_wr = wr;

@@ -26,7 +26,7 @@ static bool is_connected(const struct api_qp *qp)
  * What the program may not post at all. Opcodes that a transport does not have, but that can be
  * written as a WQE, go to the card, which completes them with an error as hardware does.
  */
-static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
+static int mlx4_send_check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct send_op *op;
 	int max_gs = qp->sq.max_gs;
@@ -73,7 +73,8 @@ static char *put_invalidate(char *at, uint32_t rkey)
 	return (char *)(seg + 1);
 }
 
-static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr, char *at)
+static char *mlx4_send_put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
+				     char *at)
 {
 	enum send_segs segs = send_ops[wr->opcode].segs;
 
@@ -90,7 +91,8 @@ static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr
  * Writes inline data in pieces, one in each line; the last is padded to 16 bytes. The length of a
  * piece is written when it is known.
  */
-static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, char *at, int *err)
+static char *mlx4_send_put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, char *at,
+				  int *err)
 {
 	char *header = at;
 	uint64_t total = 0;
@@ -129,7 +131,7 @@ static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, c
 	return (char *)(((uintptr_t)at + SEG - 1) & ~(uintptr_t)(SEG - 1));
 }
 
-static char *put_data(const struct ibv_send_wr *wr, char *at, int *err)
+static char *mlx4_send_put_data(const struct ibv_send_wr *wr, char *at, int *err)
 {
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
@@ -176,7 +178,7 @@ static __be32 ctrl_imm(const struct send_op *op, const struct ibv_send_wr *wr, b
 		       : 0;
 }
 
-static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
+static struct mlx4_wqe_ctrl_seg *mlx4_send_wqe_at(const struct api_sq *sq, uint32_t index)
 {
 	return (struct mlx4_wqe_ctrl_seg *)(sq->buf +
 					    ((size_t)(index & (sq->cnt - 1)) << sq->shift));
@@ -186,9 +188,9 @@ static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
  * Stamps the WQE behind all that may be posted, so that the card does not take it for a new one
  * when it fetches ahead.
  */
-static void stamp(const struct api_sq *sq, uint32_t index)
+static void mlx4_send_stamp(const struct api_sq *sq, uint32_t index)
 {
-	struct mlx4_wqe_ctrl_seg *ctrl = wqe_at(sq, index);
+	struct mlx4_wqe_ctrl_seg *ctrl = mlx4_send_wqe_at(sq, index);
 	uint32_t size = (ctrl->fence_size & 0x3fu) * SEG;
 
 	size = size < 1u << sq->shift ? size : 1u << sq->shift;
@@ -211,13 +213,13 @@ static void put_destination(struct mlx4_wqe_ctrl_seg *ctrl, const struct ibv_sen
 	memcpy(&ctrl->imm, mac + 2, 4);
 }
 
-static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
+static int mlx4_send_post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct api_sq *sq = &qp->sq;
 	struct mlx4_wqe_ctrl_seg *ctrl;
 	const struct send_op *op;
 	bool connected = is_connected(qp), invalidates;
-	int err = check_wr(qp, wr);
+	int err = mlx4_send_check_wr(qp, wr);
 	char *at;
 
 	if (unlikely(err))
@@ -226,11 +228,11 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 	op = &send_ops[wr->opcode];
 	invalidates = connected && op->segs == SEGS_INVALIDATE;
-	ctrl = wqe_at(sq, sq->cur_post);
-	at = put_transport(qp, wr, (char *)(ctrl + 1));
+	ctrl = mlx4_send_wqe_at(sq, sq->cur_post);
+	at = mlx4_send_put_transport(qp, wr, (char *)(ctrl + 1));
 	if (!invalidates)
-		at = wr->send_flags & IBV_SEND_INLINE ? put_inline(sq, wr, at, &err)
-						      : put_data(wr, at, &err);
+		at = wr->send_flags & IBV_SEND_INLINE ? mlx4_send_put_inline(sq, wr, at, &err)
+						      : mlx4_send_put_data(wr, at, &err);
 	if (unlikely(err))
 		return err;
 	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags, invalidates));
@@ -244,18 +246,18 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	__atomic_store_n(&ctrl->owner_opcode,
 			 htobe32(op->opcode | (sq->cur_post & sq->cnt ? 1u << 31 : 0)),
 			 __ATOMIC_RELEASE);
-	stamp(sq, sq->cur_post + sq->cnt - sq->max_post);
+	mlx4_send_stamp(sq, sq->cur_post + sq->cnt - sq->max_post);
 	sq->cur_post++;
 	sq->head++;
 	return 0;
 }
 
-static void ring(struct api_qp *qp)
+static void mlx4_send_ring(struct api_qp *qp)
 {
 	vb_qp_ring_owned(qp->card);
 }
 
 int mlx4_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	return loop_post_send(ibqp, wr, bad_wr, post_one, ring);
+	return loop_post_send(ibqp, wr, bad_wr, mlx4_send_post_one, mlx4_send_ring);
 }

@@ -42,7 +42,8 @@ static int mini_format(uint8_t format, uint8_t *to)
 	}
 }
 
-static int check_direct(const struct mlx5dv_cq_init_attr *direct, struct api_cq_extra *extra)
+static int mlx5_cq_check_direct(const struct mlx5dv_cq_init_attr *direct,
+				struct api_cq_extra *extra)
 {
 	const uint64_t known = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE |
 			       MLX5DV_CQ_INIT_ATTR_MASK_FLAGS | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
@@ -77,7 +78,7 @@ struct ibv_cq_ex *mlx5_cq_create_direct(struct ibv_context *context,
 	int err = size_from_environment(&extra.cqe_size);
 
 	if (!err && direct)
-		err = check_direct(direct, &extra);
+		err = mlx5_cq_check_direct(direct, &extra);
 	if (err)
 		return api_null(err);
 	if (extra.compressed)
@@ -107,37 +108,37 @@ int mlx5_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 }
 
 /* Of an entry of 128 bytes the CQE is the second half. */
-static struct mlx5_cqe64 *content(const void *entry, uint32_t size)
+static struct mlx5_cqe64 *mlx5_cq_content(const void *entry, uint32_t size)
 {
 	return (struct mlx5_cqe64 *)((char *)(uintptr_t)entry + size) - 1;
 }
 
 bool mlx5_cqe_ready(const void *entry, uint32_t size, bool round)
 {
-	return cqe_is_ready(content(entry, size), round);
+	return cqe_is_ready(mlx5_cq_content(entry, size), round);
 }
 
 void mlx5_cqe_give(void *entry, uint32_t size, bool round)
 {
-	content(entry, size)->op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
+	mlx5_cq_content(entry, size)->op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
 }
 
 void mlx5_cqe_move(void *to, const void *from, uint32_t size, bool round)
 {
-	struct mlx5_cqe64 *cqe = content(to, size);
+	struct mlx5_cqe64 *cqe = mlx5_cq_content(to, size);
 
-	*cqe = *content(from, size);
+	*cqe = *mlx5_cq_content(from, size);
 	cqe->op_own = (uint8_t)((cqe->op_own & ~MLX5_CQE_OWNER_MASK) | round);
 }
 
 uint32_t mlx5_cqe_qpn(const void *entry, uint32_t size)
 {
-	return cqe_qpn(content(entry, size));
+	return cqe_qpn(mlx5_cq_content(entry, size));
 }
 
 int32_t mlx5_cqe_receive(const void *entry, uint32_t size)
 {
-	const struct mlx5_cqe64 *cqe = content(entry, size);
+	const struct mlx5_cqe64 *cqe = mlx5_cq_content(entry, size);
 	uint8_t opcode = cqe_opcode(cqe);
 
 	return opcode == MLX5_CQE_REQ || opcode == MLX5_CQE_REQ_ERR ? -1
@@ -146,7 +147,7 @@ int32_t mlx5_cqe_receive(const void *entry, uint32_t size)
 
 /* --- arrays of mini CQEs; the lock is held ---------------------------------------------------- */
 
-static void begin_block(struct mini_block *block, const struct mlx5_cqe64 *title)
+static void mlx5_cq_begin_block(struct mini_block *block, const struct mlx5_cqe64 *title)
 {
 	block->cqe = *title;
 	block->cqe.op_own &= (uint8_t) ~(3 << 2);
@@ -156,7 +157,7 @@ static void begin_block(struct mini_block *block, const struct mlx5_cqe64 *title
 }
 
 /* What the mini CQE says; all else is the title's. */
-static void expand(struct mini_block *block, const struct mini *mini)
+static void mlx5_mlx5_cq_expand(struct mini_block *block, const struct mini *mini)
 {
 	enum { RSS_HASH = 12, CHECK_SUM = 20, FORMAT_HASH = 0, FORMAT_STRIDE = 3 };
 	struct mlx5_cqe64 *cqe = &block->cqe;
@@ -193,13 +194,13 @@ struct mlx5_cqe64 *mlx5_cq_expand(struct api_cq *cq)
 
 		if (!cqe || !cqe_is_title(cqe))
 			return cqe;
-		begin_block(block, cqe);
+		mlx5_cq_begin_block(block, cqe);
 		memcpy(block->mini, cq_entry(cq, cq->ci + 1), sizeof(block->mini));
 	} else if (block->done % MINIS_PER_CQE == 0) {
 		memcpy(block->mini, cq_entry(cq, cq->ci), sizeof(block->mini));
 	}
 	cq_entry(cq, cq->ci)->op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
-	expand(block, &block->mini[block->done % MINIS_PER_CQE]);
+	mlx5_mlx5_cq_expand(block, &block->mini[block->done % MINIS_PER_CQE]);
 	block->done++;
 	return &block->cqe;
 }
@@ -218,7 +219,8 @@ uint32_t mlx5_cq_span(const struct api_cq *cq, uint32_t index, bool *bare)
 }
 
 /* A number that no QP has takes the place of the QP's: a poll passes over its CQEs. */
-static void forget(struct mlx5_cqe64 *cqe, struct api_qp *qp, uint32_t first, uint32_t count)
+static void mlx5_mlx5_cq_forget(struct mlx5_cqe64 *cqe, struct api_qp *qp, uint32_t first,
+				uint32_t count)
 {
 	uint8_t opcode = cqe_opcode(cqe);
 	bool receives = opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR;
@@ -240,9 +242,9 @@ void mlx5_cq_forget(struct api_cq *cq, struct api_qp *qp)
 	struct mlx5_cqe64 *cqe;
 
 	if (left)
-		forget(&block->cqe, qp, block->counter + block->done, left);
+		mlx5_mlx5_cq_forget(&block->cqe, qp, block->counter + block->done, left);
 	for (at += left; (cqe = cq_sw_entry(cq, at)) != NULL; at += left) {
 		left = cqe_is_title(cqe) ? be32toh(cqe->byte_cnt) : 1;
-		forget(cqe, qp, be16toh(cqe->wqe_counter), left);
+		mlx5_mlx5_cq_forget(cqe, qp, be16toh(cqe->wqe_counter), left);
 	}
 }

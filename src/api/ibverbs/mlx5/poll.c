@@ -69,7 +69,7 @@ static void wc_error(struct ibv_wc *wc, const struct api_qp *qp, const struct ml
 }
 
 /* One completion, or false when the ring is empty. */
-static inline bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
+static inline bool mlx5_poll_one(struct api_cq *cq, struct ibv_wc *wc)
 {
 	struct api_qp *qp;
 	const struct mlx5_cqe64 *cqe = cqe_next(cq, &qp);
@@ -99,5 +99,5 @@ static inline bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 
 int mlx5_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
-	return loop_poll(cq, num_entries, wc, poll_one);
+	return loop_poll(cq, num_entries, wc, mlx5_poll_one);
 }

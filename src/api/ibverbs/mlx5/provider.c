@@ -8,7 +8,7 @@
 #include "host/trap/trap.h"
 
 /* The doorbell page is made when direct verbs first ask for it. */
-static char *uar_page(struct api_context *ctx)
+static char *mlx5_provider_uar_page(struct api_context *ctx)
 {
 	struct mlx5_context *own = to_mlx5_context(ctx);
 	char *page;
@@ -21,7 +21,7 @@ static char *uar_page(struct api_context *ctx)
 	return page;
 }
 
-static int context_open(struct api_context *ctx, void *private_data)
+static int mlx5_provider_context_open(struct api_context *ctx, void *private_data)
 {
 	struct mlx5_context *own = to_mlx5_context(ctx);
 
@@ -68,7 +68,7 @@ static int release_qpn(struct ibv_context *context, uint32_t qpn)
 	return 0;
 }
 
-static void context_close(struct api_context *ctx)
+static void mlx5_provider_context_close(struct api_context *ctx)
 {
 	struct mlx5_context *own = to_mlx5_context(ctx);
 
@@ -154,8 +154,8 @@ const struct api_provider api_mlx5 = {
 
 	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx5_context),
-	.open = context_open,
-	.close = context_close,
+	.open = mlx5_provider_context_open,
+	.close = mlx5_provider_context_close,
 	.abandon = api_abandon,
 
 	.ah_bytes = sizeof(struct mlx5_ah),
@@ -200,6 +200,6 @@ const struct api_provider api_mlx5 = {
 		.cqe_receive = mlx5_cqe_receive,
 		.cq_span = mlx5_cq_span,
 		.cq_forget = mlx5_cq_forget,
-		.uar_page = uar_page,
+		.uar_page = mlx5_provider_uar_page,
 	},
 };

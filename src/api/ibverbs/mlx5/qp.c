@@ -54,8 +54,8 @@ static uint32_t umr_size(const struct ibv_qp_cap *cap)
 	       align_up(max_u32(cap->max_inline_data, MLX5_SEND_WQE_BB), MLX5_SEND_WQE_BB);
 }
 
-static int size_sq(struct mlx5_qp *qp, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
-		   uint32_t *bytes)
+static int mlx5_qp_size_sq(struct mlx5_qp *qp, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+			   uint32_t *bytes)
 {
 	struct api_sq *sq = &qp->api.sq;
 	uint32_t overhead = send_overhead(type) + align_up(qp->api.max_tso_header, SEG);
@@ -91,7 +91,7 @@ static int size_sq(struct mlx5_qp *qp, enum ibv_qp_type type, const struct ibv_q
  * Received data is never left in CQEs, so whether that is allowed makes no difference. Frames of
  * tunnels are always looked into.
  */
-static int check_flags(struct mlx5_qp *qp, uint32_t flags)
+static int mlx5_qp_check_flags(struct mlx5_qp *qp, uint32_t flags)
 {
 	const uint32_t raw = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS |
 			     MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC |
@@ -154,8 +154,8 @@ static int check_dc(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	return 0;
 }
 
-static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-			const struct mlx5dv_qp_init_attr *direct)
+static int mlx5_qp_check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+				const struct mlx5dv_qp_init_attr *direct)
 {
 	const uint64_t known =
 		MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
@@ -166,7 +166,7 @@ static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *at
 		return -vb_refuse_bits("comp_mask", direct->comp_mask & ~known);
 	err = check_dc(qp, attr, direct);
 	if (!err && (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS))
-		err = check_flags(qp, direct->create_flags);
+		err = mlx5_qp_check_flags(qp, direct->create_flags);
 	if (!err && (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)) {
 		err = mlx5_qp_check_dv_ops(&qp->api, direct->send_ops_flags);
 		if (!err && !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
@@ -177,7 +177,7 @@ static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *at
 }
 
 /* Of a WQ. */
-static int check_striding(struct mlx5_qp *qp, const struct mlx5dv_wq_init_attr *direct)
+static int mlx5_qp_check_striding(struct mlx5_qp *qp, const struct mlx5dv_wq_init_attr *direct)
 {
 	const struct mlx5dv_striding_rq_init_attr *attr = &direct->striding_rq_attrs;
 	const uint64_t known = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ;
@@ -245,14 +245,14 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	int err = 0;
 
 	if (direct)
-		err = qp->is_wq ? check_striding(to_mlx5_qp(qp), direct)
-				: check_direct(to_mlx5_qp(qp), attr, direct);
+		err = qp->is_wq ? mlx5_qp_check_striding(to_mlx5_qp(qp), direct)
+				: mlx5_qp_check_direct(to_mlx5_qp(qp), attr, direct);
 	if (to_mlx5_qp(qp)->dc)
 		cap.max_recv_wr = cap.max_recv_sge = 0;
 	if (to_mlx5_qp(qp)->dc == VB_DC_TARGET)
 		cap = (struct ibv_qp_cap){ 0 };
 	if (!err)
-		err = size_sq(to_mlx5_qp(qp), attr->qp_type, &cap, &layout->sq_bytes);
+		err = mlx5_qp_size_sq(to_mlx5_qp(qp), attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
 		err = size_rq(to_mlx5_qp(qp), &cap, &layout->rq_bytes);
 	if (err)

@@ -14,8 +14,8 @@
  * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for a power of
  * two of segments, which may be more than max_gs.
  */
-static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
-			 const struct ibv_recv_wr *wr)
+static int mlx5_recv_fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+				   const struct ibv_recv_wr *wr)
 {
 	uint32_t n = 0;
 
@@ -46,17 +46,17 @@ static int fill_strides(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t
 			const struct ibv_recv_wr *wr)
 {
 	memset(seg, 0, SEG);
-	return fill_segments(seg + 1, max_gs, room - 1, wr);
+	return mlx5_recv_fill_segments(seg + 1, max_gs, room - 1, wr);
 }
 
 int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	if (unlikely(to_mlx5_qp(to_qp(qp))->striding.log_bytes))
 		return loop_post_recv(qp, wr, bad_wr, fill_strides);
-	return loop_post_recv(qp, wr, bad_wr, fill_segments);
+	return loop_post_recv(qp, wr, bad_wr, mlx5_recv_fill_segments);
 }
 
 int mlx5_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	return loop_post_srq_recv(srq, wr, bad_wr, fill_segments);
+	return loop_post_srq_recv(srq, wr, bad_wr, mlx5_recv_fill_segments);
 }

@@ -20,7 +20,7 @@ static int check_tso(const struct api_qp *qp, const struct ibv_send_wr *wr)
  * What the program may not post at all. Opcodes that a transport does not have, but that can be
  * written as a WQE, go to the card, which completes them with an error as hardware does.
  */
-static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
+static inline int mlx5_send_check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct send_op *op;
 	int err = send_check_opcode(wr->opcode);
@@ -52,8 +52,8 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 }
 
 /* The segments between control and data. */
-static inline void put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
-				 enum send_segs segs, struct sq_cursor *cur)
+static inline void mlx5_send_put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
+					   enum send_segs segs, struct sq_cursor *cur)
 {
 	char *at = cur->pos;
 	bool tso = segs == SEGS_TSO;
@@ -72,8 +72,8 @@ static inline void put_transport(const struct api_qp *qp, const struct ibv_send_
 	cur->ds += (uint32_t)(cur->pos - at) / SEG;
 }
 
-static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
-			     const struct ibv_send_wr *wr)
+static inline int mlx5_send_put_inline(const struct api_sq *sq, struct sq_cursor *cur,
+				       const struct ibv_send_wr *wr)
 {
 	char *header = sq_inline_start(sq, cur);
 	uint64_t total = 0;
@@ -90,13 +90,13 @@ static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
 	return 0;
 }
 
-static inline int put_data(const struct api_sq *sq, struct sq_cursor *cur,
-			   const struct ibv_send_wr *wr)
+static inline int mlx5_send_put_data(const struct api_sq *sq, struct sq_cursor *cur,
+				     const struct ibv_send_wr *wr)
 {
 	int err = 0;
 
 	if (wr->send_flags & IBV_SEND_INLINE)
-		return put_inline(sq, cur, wr);
+		return mlx5_send_put_inline(sq, cur, wr);
 	for (int i = 0; i < wr->num_sge && !err; i++)
 		err = sq_put_sge(sq, cur, wr->sg_list[i].addr, wr->sg_list[i].length,
 				 wr->sg_list[i].lkey);
@@ -115,13 +115,13 @@ static inline __be32 imm_value(const struct ibv_send_wr *wr, enum send_imm imm)
 	}
 }
 
-static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
+static inline int mlx5_send_post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct api_sq *sq = &qp->sq;
 	struct mlx5_wqe_ctrl_seg *ctrl;
 	const struct send_op *op;
 	struct sq_cursor cur;
-	int err = check_wr(qp, wr);
+	int err = mlx5_send_check_wr(qp, wr);
 
 	if (unlikely(err))
 		return err;
@@ -136,8 +136,8 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	cur.pos = (char *)(ctrl + 1);
 	cur.ds = 1;
 	if (op->segs != SEGS_INVALIDATE) {
-		put_transport(qp, wr, op->segs, &cur);
-		err = put_data(sq, &cur, wr);
+		mlx5_send_put_transport(qp, wr, op->segs, &cur);
+		err = mlx5_send_put_data(sq, &cur, wr);
 		if (unlikely(err))
 			return err;
 	}
@@ -148,5 +148,5 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 
 int mlx5_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	return loop_post_send(ibqp, wr, bad_wr, post_one, sq_ring);
+	return loop_post_send(ibqp, wr, bad_wr, mlx5_send_post_one, sq_ring);
 }

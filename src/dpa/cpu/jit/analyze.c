@@ -20,14 +20,14 @@
 #include <stdlib.h>
 
 /* Halfwords to the next instruction. Bits that are none are taken as data, a halfword at a time. */
-static uint32_t step(const struct vb_text *text, uint32_t index)
+static uint32_t analyze_step(const struct vb_text *text, uint32_t index)
 {
 	if (text->insns[index].op == VB_OP_ILLEGAL)
 		return 1;
 	return vb_insn_len(text->base[text->lo + 2 * (uint64_t)index]) / 2;
 }
 
-static void sweep(struct vb_jit *jit, struct analysis *a)
+static void analyze_sweep(struct vb_jit *jit, struct analysis *a)
 {
 	uint32_t i = 0;
 
@@ -39,7 +39,7 @@ static void sweep(struct vb_jit *jit, struct analysis *a)
 			i++;
 			continue;
 		}
-		len = step(a->text, i);
+		len = analyze_step(a->text, i);
 		if (len == 2 && i + 1 < a->n &&
 		    __atomic_load_n(&jit->extra[i + 1], __ATOMIC_RELAXED) & EXTRA_SYMBOL) {
 			i++;
@@ -247,7 +247,7 @@ static void mark_from(struct analysis *a, uint32_t i)
 	}
 }
 
-static int find_leaders(struct vb_jit *jit, struct analysis *a)
+static int analyze_find_leaders(struct vb_jit *jit, struct analysis *a)
 {
 	struct constants k = { .known = 0 };
 	struct tables t;
@@ -364,7 +364,8 @@ static uint32_t block_end(const struct analysis *a, struct block *b)
 	return i;
 }
 
-static void reach(struct analysis *a, const uint32_t *block_of, uint64_t index, uint32_t distance)
+static void analyze_reach(struct analysis *a, const uint32_t *block_of, uint64_t index,
+			  uint32_t distance)
 {
 	struct block *b;
 
@@ -391,10 +392,10 @@ static void place_checks(struct analysis *a, const uint32_t *block_of)
 			   b->distance + b->count > UNCHECKED;
 		out = b->check ? b->count : b->distance + b->count;
 		if (!op_ends_block(insn->op) || (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU))
-			reach(a, block_of, b->last + length(a, b->last), out);
+			analyze_reach(a, block_of, b->last + length(a, b->last), out);
 		if (insn->op >= VB_OP_JAL && insn->op <= VB_OP_BGEU && insn->op != VB_OP_JALR &&
 		    insn->imm > 0)
-			reach(a, block_of, b->last + (uint64_t)insn->imm / 2, out);
+			analyze_reach(a, block_of, b->last + (uint64_t)insn->imm / 2, out);
 	}
 }
 
@@ -568,8 +569,8 @@ int analyze(struct vb_jit *jit, struct analysis *a)
 	a->marks = calloc(a->n + 4, 1);
 	if (!a->marks)
 		return -ENOMEM;
-	sweep(jit, a);
-	err = find_leaders(jit, a);
+	analyze_sweep(jit, a);
+	err = analyze_find_leaders(jit, a);
 	if (!err)
 		err = count_registers(a);
 	if (!err)

@@ -23,7 +23,7 @@ uint64_t pc_of(const struct tx *tx, uint32_t index)
 
 /* ---- notes ---- */
 
-static void *grow(struct tx *tx, void *array, size_t *max, size_t n, size_t size)
+static void *emit_grow(struct tx *tx, void *array, size_t *max, size_t n, size_t size)
 {
 	void *grown;
 
@@ -43,7 +43,7 @@ uint32_t add_site(struct tx *tx)
 {
 	struct generation *gen = tx->gen;
 
-	gen->sites = grow(tx, gen->sites, &tx->sites_max, gen->nsites, sizeof(*gen->sites));
+	gen->sites = emit_grow(tx, gen->sites, &tx->sites_max, gen->nsites, sizeof(*gen->sites));
 	if (tx->failed)
 		return 0;
 	gen->sites[gen->nsites] = (struct site){ .host = code_offset(&tx->c),
@@ -55,7 +55,7 @@ uint32_t add_site(struct tx *tx)
 
 uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from)
 {
-	tx->stubs = grow(tx, tx->stubs, &tx->stubs_max, tx->nstubs, sizeof(*tx->stubs));
+	tx->stubs = emit_grow(tx, tx->stubs, &tx->stubs_max, tx->nstubs, sizeof(*tx->stubs));
 	if (tx->failed)
 		return 0;
 	tx->stubs[tx->nstubs] = (struct stub){
@@ -80,7 +80,7 @@ void stub_returns(struct tx *tx, uint32_t stub)
 
 void add_fixup(struct tx *tx, uint32_t from, uint32_t index)
 {
-	tx->fixups = grow(tx, tx->fixups, &tx->fixups_max, tx->nfixups, sizeof(*tx->fixups));
+	tx->fixups = emit_grow(tx, tx->fixups, &tx->fixups_max, tx->nfixups, sizeof(*tx->fixups));
 	if (!tx->failed)
 		tx->fixups[tx->nfixups++] = (struct fixup){ from, index };
 }
@@ -347,7 +347,7 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 
 /* ---- blocks ---- */
 
-static bool has_room(struct tx *tx)
+static bool emit_has_room(struct tx *tx)
 {
 	tx->out_of_room |= tx->c.end - tx->c.at < ROOM || tx->c.too_far;
 	tx->failed |= tx->out_of_room;
@@ -376,7 +376,7 @@ static void begin_loop(struct tx *tx, const struct block *b)
 	if (!b->leader || tx->twice.pass == AGAIN || !(tx->a.marks[b->index] & MARK_CHECK) ||
 	    !find_loop(tx->jit->text, b, b + 1 == tx->a.blocks + tx->a.nblocks, &loop))
 		return;
-	gen->loops = grow(tx, gen->loops, &tx->loops_max, gen->nloops, sizeof(*gen->loops));
+	gen->loops = emit_grow(tx, gen->loops, &tx->loops_max, gen->nloops, sizeof(*gen->loops));
 	if (tx->failed)
 		return;
 	gen->loops[gen->nloops++] = loop;
@@ -391,7 +391,7 @@ static void begin_loop(struct tx *tx, const struct block *b)
 	stub_returns(tx, stub);
 }
 
-static void begin_block(struct tx *tx, const struct block *b)
+static void emit_begin_block(struct tx *tx, const struct block *b)
 {
 	bool again = tx->twice.pass == AGAIN;
 
@@ -445,8 +445,8 @@ void emit_block(struct tx *tx, const struct block *b)
 	unsigned int swapped;
 	uint32_t i = b->index;
 
-	begin_block(tx, b);
-	for (unsigned int k = 0; k < b->count && has_room(tx); k++) {
+	emit_begin_block(tx, b);
+	for (unsigned int k = 0; k < b->count && emit_has_room(tx); k++) {
 		insn = &text->insns[i];
 		tx->index = i;
 		tx->left = b->count - k;
@@ -490,7 +490,7 @@ void emit_all(struct tx *tx)
 	uint32_t last;
 
 	emit_thunks(tx);
-	for (uint32_t k = 0; k < tx->a.nblocks && has_room(tx); k++) {
+	for (uint32_t k = 0; k < tx->a.nblocks && emit_has_room(tx); k++) {
 		if (is_straight_loop(&tx->a, k, &last)) {
 			emit_twice(tx, k, last);
 			k = last;
@@ -498,7 +498,7 @@ void emit_all(struct tx *tx)
 			emit_block(tx, &tx->a.blocks[k]);
 		}
 	}
-	for (size_t k = 0; k < tx->nstubs && has_room(tx); k++)
+	for (size_t k = 0; k < tx->nstubs && emit_has_room(tx); k++)
 		emit_stub(tx, &tx->stubs[k]);
 	for (size_t k = 0; k < tx->nfixups && !tx->failed; k++) {
 		uint32_t target = tx->offsets[tx->fixups[k].index];
@@ -506,5 +506,5 @@ void emit_all(struct tx *tx)
 		tx->failed = !target;
 		patch32(&tx->c, tx->fixups[k].from, target);
 	}
-	has_room(tx);
+	emit_has_room(tx);
 }

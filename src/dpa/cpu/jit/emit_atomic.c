@@ -36,7 +36,7 @@ static int value(struct tx *tx, const struct vb_insn *insn)
 }
 
 /* Where the operand is in guest memory, once its address is in a register. */
-static void check_alignment(struct tx *tx, const struct vb_insn *insn, struct place *p)
+static void emit_atomic_check_alignment(struct tx *tx, const struct vb_insn *insn, struct place *p)
 {
 	p->misaligned = UINT32_MAX;
 	if (p->m.base == NOREG)
@@ -54,12 +54,12 @@ static bool known_misaligned(const struct tx *tx, const struct vb_insn *insn)
 }
 
 /* The address is in rax, or a constant. False: nothing was emitted, the interpreter does it. */
-static bool find_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
+static bool emit_atomic_find_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
 {
 	if (known_misaligned(tx, insn) ||
 	    !guest_address(tx, insn, is_word(insn) ? 4 : 8, true, &p->m, &p->outside))
 		return false;
-	check_alignment(tx, insn, p);
+	emit_atomic_check_alignment(tx, insn, p);
 	return true;
 }
 
@@ -69,13 +69,13 @@ static bool find_place_free(struct tx *tx, const struct vb_insn *insn, struct pl
 	if (known_misaligned(tx, insn) ||
 	    !guest_address_in_place(tx, insn, is_word(insn) ? 4 : 8, &p->m, &p->outside))
 		return false;
-	check_alignment(tx, insn, p);
+	emit_atomic_check_alignment(tx, insn, p);
 	return true;
 }
 
 /* reg holds the result; the stubs come back behind it. */
-static void end(struct tx *tx, const struct vb_insn *insn, const struct place *p, uint32_t site,
-		int reg)
+static void emit_atomic_end(struct tx *tx, const struct vb_insn *insn, const struct place *p,
+			    uint32_t site, int reg)
 {
 	if (is_word(insn))
 		finish_word(tx, insn->rd, reg);
@@ -91,11 +91,11 @@ static bool emit_exchange(struct tx *tx, const struct vb_insn *insn, bool add)
 	uint32_t site;
 
 	mov_rr(&tx->c, RDX, value(tx, insn));
-	if (!find_place(tx, insn, &p))
+	if (!emit_atomic_find_place(tx, insn, &p))
 		return false;
 	site = add_site(tx);
 	ins(&tx->c, (add ? X_LOCK : 0) | X_GUEST | width(insn), add ? 0x0fc1 : 0x87, RDX, p.m);
-	end(tx, insn, &p, site, RDX);
+	emit_atomic_end(tx, insn, &p, site, RDX);
 	return true;
 }
 
@@ -106,11 +106,11 @@ static bool emit_logic_only(struct tx *tx, const struct vb_insn *insn, enum x86_
 	struct place p;
 	uint32_t site;
 
-	if (!find_place(tx, insn, &p))
+	if (!emit_atomic_find_place(tx, insn, &p))
 		return false;
 	site = add_site(tx);
 	ins(&tx->c, X_LOCK | X_GUEST | width(insn), (uint32_t)op * 8 + 1, v, p.m);
-	end(tx, insn, &p, site, v);
+	emit_atomic_end(tx, insn, &p, site, v);
 	return true;
 }
 
@@ -143,7 +143,7 @@ static bool emit_loop(struct tx *tx, const struct vb_insn *insn, enum x86_alu op
 	add_site(tx);
 	ins(c, X_LOCK | X_GUEST | w, 0x0fb1, RDX, p.m); /* cmpxchg: rax is the old value if not */
 	jcc_to(c, CC_NE, again);
-	end(tx, insn, &p, site, RAX);
+	emit_atomic_end(tx, insn, &p, site, RAX);
 	return true;
 }
 
@@ -169,14 +169,14 @@ static bool emit_lr(struct tx *tx, const struct vb_insn *insn)
 	struct place p;
 	uint32_t site;
 
-	if (!find_place(tx, insn, &p))
+	if (!emit_atomic_find_place(tx, insn, &p))
 		return false;
 	site = add_site(tx);
 	ins(&tx->c, X_GUEST | width(insn), 0x8b, RDX, p.m);
 	load_tag(tx, insn, &p);
 	mov_store(&tx->c, FIELD(reserved_addr), RAX);
 	mov_store(&tx->c, FIELD(reserved_value), RDX);
-	end(tx, insn, &p, site, RDX);
+	emit_atomic_end(tx, insn, &p, site, RDX);
 	return true;
 }
 
@@ -193,7 +193,7 @@ static bool sc_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
 		return false;
 	ins(&tx->c, 0, 0x8b, RDX, rm_reg(RAX));
 	p->m.base = RDX;
-	check_alignment(tx, insn, p);
+	emit_atomic_check_alignment(tx, insn, p);
 	return true;
 }
 
@@ -218,7 +218,7 @@ static bool emit_sc(struct tx *tx, const struct vb_insn *insn)
 	patch32(c, over, code_offset(c));
 	setcc(c, CC_NE, RAX); /* "not equal" came here from either */
 	ins(c, X_BRM, 0x0fb6, RAX, rm_reg(RAX));
-	end(tx, insn, &p, site, RAX);
+	emit_atomic_end(tx, insn, &p, site, RAX);
 	return true;
 }
 

@@ -44,7 +44,7 @@ struct scan {
 	struct bytes *plan;
 };
 
-static bool is_load(const struct vb_insn *insn)
+static bool emit_bytes_is_load(const struct vb_insn *insn)
 {
 	return insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU;
 }
@@ -55,7 +55,7 @@ static int32_t load_size(const struct vb_insn *insn)
 }
 
 /* Arithmetic that neither stops nor asks the interpreter. */
-static bool is_plain(const struct vb_insn *insn)
+static bool emit_bytes_is_plain(const struct vb_insn *insn)
 {
 	unsigned int op = insn->op;
 
@@ -72,7 +72,7 @@ static uint8_t sign_of(uint8_t lane)
 }
 
 /* n lanes stay, and what is above them is zero or the sign. */
-static struct value cut(struct value v, unsigned int n, bool sign)
+static struct value emit_bytes_cut(struct value v, unsigned int n, bool sign)
 {
 	for (unsigned int i = n; i < 8; i++)
 		v.lane[i] = sign ? sign_of(v.lane[n - 1]) : LANE_ZERO;
@@ -88,14 +88,14 @@ static struct value shift(struct value v, int by)
 	return r;
 }
 
-static struct value join(struct value a, struct value b)
+static struct value emit_bytes_join(struct value a, struct value b)
 {
 	for (unsigned int i = 0; i < 8; i++)
 		a.lane[i] = !a.lane[i] ? b.lane[i] : !b.lane[i] ? a.lane[i] : LANE_ANY;
 	return a;
 }
 
-static struct value evaluate(const struct vb_insn *insn, const struct value *x)
+static struct value emit_bytes_evaluate(const struct vb_insn *insn, const struct value *x)
 {
 	static const struct value any = { { 255, 255, 255, 255, 255, 255, 255, 255 } };
 	struct value a = x[insn->rs1], b = x[insn->rs2];
@@ -107,23 +107,25 @@ static struct value evaluate(const struct vb_insn *insn, const struct value *x)
 	case VB_OP_SRLI:
 		return insn->imm % 8 ? any : shift(a, -by);
 	case VB_OP_SLLIW:
-		return insn->imm % 8 ? any : cut(shift(a, by), 4, true);
+		return insn->imm % 8 ? any : emit_bytes_cut(shift(a, by), 4, true);
 	case VB_OP_SRLIW:
-		return insn->imm % 8 ? any : cut(shift(cut(a, 4, false), -by), 4, true);
+		return insn->imm % 8
+			       ? any
+			       : emit_bytes_cut(shift(emit_bytes_cut(a, 4, false), -by), 4, true);
 	case VB_OP_OR:
-		return join(a, b);
+		return emit_bytes_join(a, b);
 	case VB_OP_ZEXT_H:
-		return cut(a, 2, false);
+		return emit_bytes_cut(a, 2, false);
 	case VB_OP_ANDI:
-		return insn->imm == 0xff ? cut(a, 1, false) : any;
+		return insn->imm == 0xff ? emit_bytes_cut(a, 1, false) : any;
 	case VB_OP_ADDI:
 		return insn->imm ? any : a;
 	case VB_OP_ADDIW:
-		return insn->imm ? any : cut(a, 4, true);
+		return insn->imm ? any : emit_bytes_cut(a, 4, true);
 	case VB_OP_ADD:
 		return !insn->rs1 ? b : !insn->rs2 ? a : any;
 	case VB_OP_ADD_UW:
-		return insn->rs2 ? any : cut(a, 4, false);
+		return insn->rs2 ? any : emit_bytes_cut(a, 4, false);
 	default:
 		return any;
 	}
@@ -131,10 +133,11 @@ static struct value evaluate(const struct vb_insn *insn, const struct value *x)
 
 /* ---- the run ---- */
 
-static bool overlaps(const struct scan *s, const struct vb_insn *insn)
+static bool emit_bytes_overlaps(const struct scan *s, const struct vb_insn *insn)
 {
 	for (unsigned int k = 0; k < s->n; k++)
-		if (is_load(s->insn[k]) && s->insn[k]->imm < insn->imm + load_size(insn) &&
+		if (emit_bytes_is_load(s->insn[k]) &&
+		    s->insn[k]->imm < insn->imm + load_size(insn) &&
 		    insn->imm < s->insn[k]->imm + load_size(s->insn[k]))
 			return true;
 	return false;
@@ -147,20 +150,20 @@ static bool extend_run(struct scan *s, const struct vb_insn *insn, struct value 
 	struct value *out = &s->out[s->n];
 
 	s->load_of[s->n] = UINT8_MAX;
-	if (is_load(insn)) {
+	if (emit_bytes_is_load(insn)) {
 		if (gone || insn->rs1 != s->insn[0]->rs1 || insn->rd == 2 ||
 		    insn->rd == VB_CPU_SINK || insn->imm < low - SPAN / 2 + 8 ||
-		    insn->imm > low + SPAN / 2 - 8 || overlaps(s, insn))
+		    insn->imm > low + SPAN / 2 - 8 || emit_bytes_overlaps(s, insn))
 			return false;
 		memset(out, LANE_ANY, sizeof(*out));
 		if (load_size(insn) == 1) {
 			s->at[s->nbytes] = (uint8_t)s->n;
 			s->load_of[s->n] = (uint8_t)s->nbytes;
 			out->lane[0] = (uint8_t)++s->nbytes;
-			*out = cut(*out, 1, insn->op == VB_OP_LB);
+			*out = emit_bytes_cut(*out, 1, insn->op == VB_OP_LB);
 		}
-	} else if (is_plain(insn)) {
-		*out = evaluate(insn, x);
+	} else if (emit_bytes_is_plain(insn)) {
+		*out = emit_bytes_evaluate(insn, x);
 	} else {
 		return false;
 	}
@@ -200,7 +203,7 @@ static int32_t offset_of(const struct scan *s, uint8_t lane)
 
 /* Bytes of the value that lie side by side in memory, in one of the orders, with zeros or the sign
  * above them. */
-static bool is_wide(const struct scan *s, const struct value *v, struct wide *w)
+static bool emit_bytes_is_wide(const struct scan *s, const struct value *v, struct wide *w)
 {
 	unsigned int n = 0;
 	int32_t step;
@@ -262,7 +265,7 @@ static bool sort_out(struct scan *s)
 		if (insn->rd == VB_CPU_SINK || !(live >> insn->rd & 1))
 			continue;
 		live &= ~(1U << insn->rd);
-		if (!(s->banned >> k & 1) && is_wide(s, &s->out[k], &part->load) &&
+		if (!(s->banned >> k & 1) && emit_bytes_is_wide(s, &s->out[k], &part->load) &&
 		    take_bytes(s, k, &part->load)) {
 			part->what = PART_WIDE;
 		} else if (s->load_of[k] != UINT8_MAX && s->owner[s->load_of[k]] != UINT8_MAX) {
@@ -276,7 +279,7 @@ static bool sort_out(struct scan *s)
 }
 
 /* Does the code of instruction i need the register as it was before wide load k, or write it? */
-static bool collides(const struct scan *s, unsigned int i, unsigned int k)
+static bool emit_bytes_collides(const struct scan *s, unsigned int i, unsigned int k)
 {
 	const struct part *part = &s->plan->parts[i];
 	unsigned int rd = s->insn[k]->rd, base = s->insn[0]->rs1;
@@ -293,7 +296,7 @@ static bool collides(const struct scan *s, unsigned int i, unsigned int k)
 static bool place_at(struct scan *s, unsigned int k, unsigned int p)
 {
 	for (unsigned int i = p; i < k; i++)
-		if (collides(s, i, k))
+		if (emit_bytes_collides(s, i, k))
 			return false;
 	/* Another one, made before p for a place behind it, may have overwritten the base. */
 	for (unsigned int i = 0; i < p; i++) {
@@ -310,7 +313,7 @@ static bool place_at(struct scan *s, unsigned int k, unsigned int p)
 }
 
 /* Where its first byte is loaded, or its last one. False: nowhere, and it is banned. */
-static bool place(struct scan *s, unsigned int k)
+static bool emit_bytes_place(struct scan *s, unsigned int k)
 {
 	unsigned int first = BLOCK_MAX, last = 0;
 
@@ -334,7 +337,7 @@ static bool place_all(struct scan *s)
 	s->plan->start = BLOCK_MAX;
 	for (unsigned int k = 0; k < s->n; k++)
 		if (s->plan->parts[k].what == PART_WIDE)
-			all &= place(s, k);
+			all &= emit_bytes_place(s, k);
 	return all;
 }
 
@@ -399,7 +402,7 @@ static bool finish_plan(struct scan *s)
 		const struct vb_insn *insn = s->insn[k];
 
 		saved += finish_part(s, k);
-		if (!is_load(insn))
+		if (!emit_bytes_is_load(insn))
 			continue;
 		plan->low = insn->imm < plan->low ? insn->imm : plan->low;
 		if (insn->imm + load_size(insn) > plan->high)

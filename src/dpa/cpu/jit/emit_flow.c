@@ -27,7 +27,7 @@ static uint32_t target_index(const struct tx *tx, uint64_t pc)
 }
 
 /* The compare of a branch; the result is the condition under which it is taken. */
-static enum x86_cc emit_condition(struct tx *tx, const struct vb_insn *insn)
+static enum x86_cc emit_flow_emit_condition(struct tx *tx, const struct vb_insn *insn)
 {
 	static const uint8_t codes[] = { CC_E, CC_NE, CC_L, CC_GE, CC_B, CC_AE };
 	static const uint8_t turned[] = { CC_E, CC_NE, CC_G, CC_LE, CC_A, CC_BE };
@@ -56,7 +56,7 @@ static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 	if (!exit && (!back || tx->twice.pass == FIRST || !tx->twice.fence))
 		flush_fence(tx);
 	/* Words are compared before they are extended, which leaves the flags alone. */
-	cc = emit_condition(tx, insn);
+	cc = emit_flow_emit_condition(tx, insn);
 	if (back) {
 		emit_jump_back(tx, cc);
 		return;

@@ -15,7 +15,7 @@
 #define LOOKS     4   /* for each halfword of the text, so that a text of loops costs no more */
 #define GUESSES   6   /* for a loop */
 
-static const struct vb_insn *insn_at(const struct tx *tx, uint32_t i)
+static const struct vb_insn *emit_guess_insn_at(const struct tx *tx, uint32_t i)
 {
 	return tx->a.marks[i] & MARK_START ? &tx->jit->text->insns[i] : NULL;
 }
@@ -24,7 +24,7 @@ static const struct vb_insn *insn_at(const struct tx *tx, uint32_t i)
 static uint32_t written_before(struct tx *tx, uint32_t i, unsigned int reg)
 {
 	for (unsigned int n = 0; n < LOOK_BACK && i-- > 0 && tx->looks < LOOKS * tx->a.n; n++) {
-		const struct vb_insn *insn = insn_at(tx, i);
+		const struct vb_insn *insn = emit_guess_insn_at(tx, i);
 
 		tx->looks++;
 		if (insn && insn->rd == reg)

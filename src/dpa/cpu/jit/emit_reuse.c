@@ -30,7 +30,7 @@
  */
 #include "dpa/cpu/jit/code.h"
 
-static bool here(const struct tx *tx)
+static bool emit_reuse_here(const struct tx *tx)
 {
 	return tx->notes.at == code_offset(&tx->c);
 }
@@ -38,7 +38,7 @@ static bool here(const struct tx *tx)
 /* The notes of this place; those of an earlier one are void. */
 static struct notes *notes(struct tx *tx)
 {
-	if (!here(tx))
+	if (!emit_reuse_here(tx))
 		tx->notes = (struct notes){ .at = code_offset(&tx->c) };
 	return &tx->notes;
 }
@@ -72,7 +72,7 @@ void note_rax(struct tx *tx, unsigned int rd)
 
 bool rax_is_noted(const struct tx *tx, unsigned int reg)
 {
-	return here(tx) && reg && tx->notes.rax == reg;
+	return emit_reuse_here(tx) && reg && tx->notes.rax == reg;
 }
 
 /*
@@ -106,7 +106,7 @@ void note_zero(struct tx *tx, unsigned int rd)
 
 bool zero_is_noted(const struct tx *tx, unsigned int reg)
 {
-	return here(tx) && reg && tx->notes.zero == reg;
+	return emit_reuse_here(tx) && reg && tx->notes.zero == reg;
 }
 
 /* rd = a + b, all 64 bits. An addend that was overwritten is none any more. */
@@ -124,7 +124,7 @@ void note_carry(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b)
 
 bool carry_is_noted(const struct tx *tx, unsigned int sum, unsigned int addend)
 {
-	return here(tx) && sum && addend && tx->notes.sum == sum &&
+	return emit_reuse_here(tx) && sum && addend && tx->notes.sum == sum &&
 	       (tx->notes.addend[0] == addend || tx->notes.addend[1] == addend);
 }
 
@@ -143,7 +143,7 @@ void note_product(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b
 
 bool product_is_noted(const struct tx *tx, unsigned int a, unsigned int b)
 {
-	return here(tx) && tx->notes.product &&
+	return emit_reuse_here(tx) && tx->notes.product &&
 	       ((tx->notes.factor[0] == a && tx->notes.factor[1] == b) ||
 		(tx->notes.factor[0] == b && tx->notes.factor[1] == a));
 }

@@ -101,7 +101,8 @@ static void emit_value(struct tx *tx, const struct vb_insn *insn)
 
 /* Compare for the branch. The result is the condition under which it is not taken; *carry: CF or
  * its inverse tells. */
-static enum x86_cc emit_condition(struct tx *tx, const struct vb_insn *branch, bool *carry)
+static enum x86_cc emit_select_emit_condition(struct tx *tx, const struct vb_insn *branch,
+					      bool *carry)
 {
 	static const uint8_t not_taken[] = { CC_NE, CC_E, CC_GE, CC_L, CC_AE, CC_B };
 	bool equality = branch->op == VB_OP_BEQ || branch->op == VB_OP_BNE;
@@ -132,7 +133,7 @@ void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_in
 	 */
 	operand64(tx, branch->rs1);
 	operand64(tx, branch->rs2);
-	keep = emit_condition(tx, branch, &carry);
+	keep = emit_select_emit_condition(tx, branch, &carry);
 	d = dst(tx, rd);
 	if (tx->gen->host[rd] == NOREG)
 		mov_load(c, d, slot(rd));

@@ -166,7 +166,7 @@ static const void *find_code(const struct vb_cpu *cpu, const struct epoch *epoch
 }
 
 /* Why did it leave? */
-static void learn(struct vb_cpu *cpu)
+static void enter_learn(struct vb_cpu *cpu)
 {
 	const struct vb_insn *insn;
 	uint32_t index;
@@ -183,7 +183,8 @@ static void learn(struct vb_cpu *cpu)
 }
 
 /* Translated code until it leaves by itself. True: with an event. */
-static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *code, uint64_t left)
+static bool enter_code(struct vb_cpu *cpu, const struct epoch *epoch, const void *code,
+		       uint64_t left)
 {
 	bool event;
 
@@ -198,7 +199,7 @@ static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *cod
 	if (event)
 		return true;
 	cpu->s.instret = cpu->end_instret - cpu->budget;
-	learn(cpu);
+	enter_learn(cpu);
 	return false;
 }
 
@@ -221,7 +222,7 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 		if (left <= SLACK + BLOCK_MAX)
 			return exact ? vb_interp_run(cpu, left) : VB_CPU_BUDGET;
 		code = find_code(cpu, epoch);
-		if (code && enter(cpu, epoch, code, left))
+		if (code && enter_code(cpu, epoch, code, left))
 			return (enum vb_cpu_exit)cpu->jit_exit;
 		/*
 		 * Whatever made translated code leave, or be missing, is the interpreter's for one

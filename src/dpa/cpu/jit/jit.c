@@ -208,8 +208,8 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 /*
  * Let the table of an epoch show a new translation: all of it first, then the leaders that it has.
  */
-static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
-		   const struct thunks *thunks, const uint32_t *offsets)
+static int jit_publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
+		       const struct thunks *thunks, const uint32_t *offsets)
 {
 	size_t n = (jit->text->hi - jit->text->lo) / 2;
 
@@ -233,7 +233,7 @@ static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
  * Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of
  * jit.
  */
-static int translate(struct vb_jit *jit, struct epoch *epoch)
+static int jit_translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
 	uint64_t start = vb_machine_ns();
@@ -245,7 +245,7 @@ static int translate(struct vb_jit *jit, struct epoch *epoch)
 	if (!err) {
 		/* Before the first thread can be inside of it: a fault there must find it. */
 		atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
-		err = publish(jit, epoch, jit->gens[g].code, &thunks, offsets);
+		err = jit_publish(jit, epoch, jit->gens[g].code, &thunks, offsets);
 		if (err) {
 			atomic_store_explicit(&jit->ngens, g, memory_order_release);
 			generation_free(&jit->gens[g]);
@@ -305,7 +305,7 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 	text->jit = jit;
 	err = take_hints(jit, hints);
 	if (!err)
-		err = translate(jit, &jit->epochs[0]);
+		err = jit_translate(jit, &jit->epochs[0]);
 	jit->ndata = 0; /* from here on it is the guest's, and only this translation may read it */
 	if (err == -EPERM)
 		*why = "the system refuses executable memory";
@@ -331,7 +331,7 @@ void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags)
 	if (atomic_load(&jit->ngens) == g) {
 		atomic_store(&jit->misses, 0);
 		/* What failed once would fail again, and each try costs as much as a load. */
-		if (translate(jit, &jit->epochs[atomic_load(&jit->epoch)]))
+		if (jit_translate(jit, &jit->epochs[atomic_load(&jit->epoch)]))
 			atomic_store_explicit(&jit->final, true, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&jit->lock);
@@ -348,7 +348,7 @@ int vb_jit_remap(struct vb_jit *jit, const int8_t host[33])
 											   : 0;
 	if (!err) {
 		memcpy(jit->epochs[e].host, host, sizeof(jit->epochs[e].host));
-		err = translate(jit, &jit->epochs[e]);
+		err = jit_translate(jit, &jit->epochs[e]);
 	}
 	/* Threads inside of the old epoch finish their piece there; its code and table stay. */
 	if (!err)

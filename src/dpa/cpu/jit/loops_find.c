@@ -65,7 +65,8 @@ static bool read_step(struct loop *l, struct reading *r, const struct vb_insn *i
 }
 
 /* The branch goes on while the counter is on one side of the bound, and steps lead to the other. */
-static bool read_branch(struct loop *l, const struct reading *r, const struct vb_insn *insn)
+static bool loops_find_read_branch(struct loop *l, const struct reading *r,
+				   const struct vb_insn *insn)
 {
 	bool first = r->stepped >> insn->rs1 & 1, second = r->stepped >> insn->rs2 & 1;
 	bool less = insn->op == VB_OP_BLT || insn->op == VB_OP_BLTU;
@@ -191,7 +192,7 @@ static bool find_copy(const struct vb_text *text, const struct block *b, struct 
 			return false;
 	}
 	return is_branch_to(text, i, b->index) && is_whole(l, &r) &&
-	       read_branch(l, &r, &text->insns[i]);
+	       loops_find_read_branch(l, &r, &text->insns[i]);
 }
 
 /* ---- sums ---- */
@@ -238,7 +239,7 @@ static bool find_sum(const struct vb_text *text, const struct block *b, struct l
 	l->stride = (uint32_t)(r.nloads * l->size);
 	for (unsigned int k = 0; k < r.nloads; k++)
 		l->words[k].reg = r.loads[k].reg;
-	if (!is_branch_to(text, i, b->index) || !read_branch(l, &r, &text->insns[i]) ||
+	if (!is_branch_to(text, i, b->index) || !loops_find_read_branch(l, &r, &text->insns[i]) ||
 	    l->bound == l->value || !is_dense(r.loads, r.nloads, l->size, &l->from_low) ||
 	    !steps_by(l, l->from, (int32_t)l->stride))
 		return false;
@@ -297,7 +298,7 @@ static bool find_compare(const struct vb_text *text, const struct block *b, stru
 		return false;
 	next_insn(text, &i);
 	if (b[1].index != i || !read_half(text, &b[1], l, &r, false, &i) ||
-	    !is_branch_to(text, i, b->index) || !read_branch(l, &r, &text->insns[i]))
+	    !is_branch_to(text, i, b->index) || !loops_find_read_branch(l, &r, &text->insns[i]))
 		return false;
 	l->nwords = 2;
 	l->stride = l->size;

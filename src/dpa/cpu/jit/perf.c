@@ -30,7 +30,7 @@ static void remove_old(const char *path)
 		unlink(path);
 }
 
-static int open_new(const char *path, struct stat *st)
+static int perf_open_new(const char *path, struct stat *st)
 {
 	int fd;
 
@@ -68,7 +68,7 @@ static FILE *open_map(void)
 	if (made.pid == getpid()) {
 		fd = open_again(path);
 	} else {
-		fd = open_new(path, &st);
+		fd = perf_open_new(path, &st);
 		if (fd >= 0) {
 			made.pid = getpid();
 			made.dev = st.st_dev;

@@ -13,14 +13,14 @@
 #define RUNS     128 /* the map is settled with this run */
 #define GAIN_PER 50  /* worth a translation: one use in so many more is served */
 
-static void count(struct vb_jit *jit, const struct vb_insn *insn)
+static void profile_count(struct vb_jit *jit, const struct vb_insn *insn)
 {
 	atomic_fetch_add_explicit(&jit->uses[insn->rd], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&jit->uses[insn->rs1], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&jit->uses[insn->rs2], 1, memory_order_relaxed);
 }
 
-static void settle(struct vb_jit *jit)
+static void profile_settle(struct vb_jit *jit)
 {
 	const int8_t *old = jit->epochs[0].host;
 	uint64_t uses[33], total = 0, served_old = 0, served_new = 0;
@@ -46,7 +46,7 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 	enum vb_cpu_exit exit = VB_CPU_BUDGET;
 
 	if (run == RUNS) {
-		settle(jit);
+		profile_settle(jit);
 		atomic_store_explicit(&jit->settled, true, memory_order_relaxed);
 	}
 	if (run % EVERY)
@@ -58,7 +58,7 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 				      memory_order_relaxed);
 	while (steps-- && exit == VB_CPU_BUDGET) {
 		if (vb_text_holds(cpu->text, cpu->s.pc))
-			count(jit, &cpu->text->insns[vb_text_index(cpu->text, cpu->s.pc)]);
+			profile_count(jit, &cpu->text->insns[vb_text_index(cpu->text, cpu->s.pc)]);
 		exit = vb_interp_run(cpu, 1);
 	}
 	return exit;

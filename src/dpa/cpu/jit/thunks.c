@@ -17,7 +17,7 @@
 static const int8_t saved[] = { RBP, RBX, R12, R13, R14, R15 };
 #define NSAVED (sizeof(saved) / sizeof(saved[0]))
 
-static void push(struct code *c, int reg)
+static void thunks_push(struct code *c, int reg)
 {
 	if (reg >= 8)
 		put8(c, 0x41);
@@ -63,7 +63,7 @@ static void emit_enter(struct tx *tx)
 	struct code *c = &tx->c;
 
 	for (unsigned int i = 0; i < NSAVED; i++)
-		push(c, saved[i]);
+		thunks_push(c, saved[i]);
 	lea(c, X_W, RBP, rm_mem(RDI, STATE_BIAS));
 	mov_store(c, FIELD(host_rsp), RSP);
 	mov_load(c, R14, FIELD(base));
@@ -122,7 +122,7 @@ void emit_thunks(struct tx *tx)
 
 	tx->thunks.underflow = code_offset(c);
 	mov_imm64(c, RDX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
-	push(c, RDX);
+	thunks_push(c, RDX);
 	tx->thunks.dispatch = code_offset(c);
 	emit_table_jump(tx, false);
 

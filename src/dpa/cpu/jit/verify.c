@@ -86,7 +86,7 @@ static bool is_slot(const struct insn *x, unsigned int k, bool written)
 	       at % 8 + x->f->o[k].size / 8 <= 8 && at < 32 * 8;
 }
 
-static int64_t target(const struct insn *x)
+static int64_t verify_target(const struct insn *x)
 {
 	return (int64_t)x->at + x->f->length + insn_imm(x);
 }
@@ -104,7 +104,7 @@ static bool is_fence(const struct insn *x)
 	       x->f->o[0].size == 32 && is_imm(x, 1, 0);
 }
 
-static bool is_reset(const struct insn *x)
+static bool verify_is_reset(const struct insn *x)
 {
 	return is(x, ZYDIS_MNEMONIC_MOV) && is_reg(x, 0, ZYDIS_REGISTER_RSP) &&
 	       is_field(x, 1, DISP(pred_base));
@@ -172,7 +172,7 @@ static bool is_table_jump(struct check *c)
 	return is_mem(x, 0, ZYDIS_REGISTER_R14, ZYDIS_REGISTER_RDX) && x->f->o[0].scale == 4 &&
 	       insn_disp(x) == c->v->table && x->f->o[0].size == 64 &&
 	       is_clamp(past(c, 1), ZYDIS_REGISTER_RDX) && is(jae, ZYDIS_MNEMONIC_JNB) &&
-	       target(jae) == c->v->miss && is(cmp, ZYDIS_MNEMONIC_CMP) &&
+	       verify_target(jae) == c->v->miss && is(cmp, ZYDIS_MNEMONIC_CMP) &&
 	       is_reg(cmp, 0, ZYDIS_REGISTER_RDX) && is_imm(cmp, 1, (int64_t)c->v->text_len) &&
 	       is(lea, ZYDIS_MNEMONIC_LEA) && is_reg(lea, 0, ZYDIS_REGISTER_RDX) &&
 	       is_mem(lea, 1, ZYDIS_REGISTER_RAX, ZYDIS_REGISTER_NONE) &&
@@ -311,7 +311,7 @@ static int check_cpu(struct check *c, const struct insn *x, const struct operand
 	if (is_slot(x, k, m->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) ||
 	    is_field(x, k, DISP(reserved_addr)) || is_field(x, k, DISP(reserved_value)))
 		return 0;
-	if (is_reset(x)) {
+	if (verify_is_reset(x)) {
 		c->expect = EXPECT_JMP;
 		return 0;
 	}
@@ -341,7 +341,7 @@ static bool is_site(struct check *c, uint32_t at)
 	return c->site < c->v->nsites && c->v->sites[c->site].host == at;
 }
 
-static int check_memory(struct check *c, const struct insn *x)
+static int verify_check_memory(struct check *c, const struct insn *x)
 {
 	const struct operand *m = &x->f->o[x->f->memory];
 
@@ -382,7 +382,7 @@ static int check_jump(struct check *c, const struct insn *x)
 		return x->f->kind == JMP && is_table_jump(c)
 			       ? 0
 			       : refuse(c, x->at, "an indirect jump that is not through the table");
-	to = target(x);
+	to = verify_target(x);
 	if (!reset && !c->open && (to == c->leave || to == c->v->miss || to == c->dispatch))
 		return 0;
 	if (to < c->body || to >= (int64_t)c->v->len)
@@ -394,7 +394,7 @@ static int check_jump(struct check *c, const struct insn *x)
 static int check_call(struct check *c, const struct insn *x)
 {
 	const struct insn *before = past(c, 1);
-	int64_t to = target(x);
+	int64_t to = verify_target(x);
 
 	if (x->at + x->f->length < c->v->len)
 		c->marks[x->at + x->f->length] |= AT_TARGET;
@@ -428,9 +428,9 @@ static int check_plain(struct check *c, const struct insn *x)
 {
 	if ((is(x, ZYDIS_MNEMONIC_DIV) || is(x, ZYDIS_MNEMONIC_IDIV)) && !is_safe_division(c))
 		return refuse(c, x->at, "a division that may trap");
-	if (x->f->host && !is_reset(x) && !is_stack_check(x))
+	if (x->f->host && !verify_is_reset(x) && !is_stack_check(x))
 		return refuse(c, x->at, "a register that is the host's");
-	return x->f->memory >= 0 ? check_memory(c, x) : 0;
+	return x->f->memory >= 0 ? verify_check_memory(c, x) : 0;
 }
 
 static int check_kind(struct check *c, const struct insn *x)
@@ -555,7 +555,7 @@ static int check_marks(struct check *c)
 	return err;
 }
 
-static int check_all(struct check *c)
+static int verify_check_all(struct check *c)
 {
 	static const struct form nothing = { .low = 16, .memory = -1 };
 	int err = check_thunks(c);
@@ -579,7 +579,7 @@ int vb_jit_verify(const struct verify *v, char *why, size_t size)
 	c.memo = memo_create(v->forget);
 	c.marks = calloc(v->len + 8, sizeof(*c.marks));
 	if (c.memo && c.marks) {
-		err = check_all(&c);
+		err = verify_check_all(&c);
 	} else {
 		snprintf(why, size, "no memory");
 		err = -ENOMEM;

@@ -72,7 +72,7 @@ static bool is_nop(const ZydisDecodedInstruction *i)
 		       : i->opcode_map == ZYDIS_OPCODE_MAP_0F && i->opcode == 0x1f;
 }
 
-static bool is_plain(const ZydisDecodedInstruction *i)
+static bool verify_insn_is_plain(const ZydisDecodedInstruction *i)
 {
 	if (i->mnemonic == ZYDIS_MNEMONIC_NOP && !is_nop(i))
 		return false;
@@ -106,7 +106,7 @@ static bool is_private(ZydisRegister reg)
 }
 
 /* A register that the body may name: the other general ones, xmm, flags; none of the system's. */
-static bool is_ours(ZydisRegister reg)
+static bool verify_insn_is_ours(ZydisRegister reg)
 {
 	return gpr(reg) < 16 ? !is_private(reg)
 			     : ZydisRegisterGetClass(reg) == ZYDIS_REGCLASS_XMM ||
@@ -122,7 +122,7 @@ static bool is_conditional(const ZydisDecodedInstruction *i)
 							  : i->opcode >> 4 == 8);
 }
 
-static enum kind kind_of(const ZydisDecodedInstruction *i)
+static enum kind verify_insn_kind_of(const ZydisDecodedInstruction *i)
 {
 	return i->mnemonic == ZYDIS_MNEMONIC_JMP    ? JMP
 	       : i->mnemonic == ZYDIS_MNEMONIC_CALL ? CALL
@@ -141,7 +141,7 @@ const char *bad_prefix(const ZydisDecodedInstruction *i)
 	for (unsigned int k = 0; k < i->raw.prefix_count; k++) {
 		bool rex = (i->raw.prefixes[k].value & 0xf0) == 0x40;
 
-		if (kind_of(i) != PLAIN && !(rex && k + 1 == i->raw.prefix_count))
+		if (verify_insn_kind_of(i) != PLAIN && !(rex && k + 1 == i->raw.prefix_count))
 			return "a prefix of a jump";
 		if (i->raw.prefixes[k].type == ZYDIS_PREFIX_TYPE_IGNORED)
 			return "a prefix that has no effect";
@@ -192,7 +192,7 @@ static void add_operand(struct form *f, unsigned int k, const ZydisDecodedInstru
 	if (o->type == ZYDIS_OPERAND_TYPE_REGISTER) {
 		unsigned int n = gpr(o->reg.value);
 
-		f->host |= !is_ours(o->reg.value);
+		f->host |= !verify_insn_is_ours(o->reg.value);
 		if (n < 16 && o->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) {
 			f->written |= (uint16_t)(1U << n);
 			if (f->mnemonic == ZYDIS_MNEMONIC_MOV && o->size == 32) {
@@ -225,7 +225,7 @@ static bool is_in_order(const ZydisDecodedInstruction *i)
 static void distill(struct form *f, const ZydisDecodedInstruction *i, const ZydisDecodedOperand *o)
 {
 	*f = (struct form){ .mnemonic = (uint16_t)i->mnemonic,
-			    .kind = (uint8_t)kind_of(i),
+			    .kind = (uint8_t)verify_insn_kind_of(i),
 			    .low = 16,
 			    .memory = -1,
 			    .lock = i->attributes & ZYDIS_ATTRIB_HAS_LOCK,
@@ -233,7 +233,7 @@ static void distill(struct form *f, const ZydisDecodedInstruction *i, const Zydi
 			    .disp_size = i->raw.disp.size / 8,
 			    .imm_size = i->raw.imm[0].size / 8,
 			    .imm_signed = i->raw.imm[0].is_signed };
-	if ((f->kind == PLAIN && !is_plain(i)) || !is_in_order(i))
+	if ((f->kind == PLAIN && !verify_insn_is_plain(i)) || !is_in_order(i))
 		f->why = "an instruction that translations do not have";
 	else if (f->kind == RET && (i->length != 1 || i->opcode != 0xc3))
 		f->why = "another kind of return";
@@ -249,7 +249,7 @@ static void distill(struct form *f, const ZydisDecodedInstruction *i, const Zydi
 
 /* ---- the tree ---- */
 
-static uint16_t add_node(struct memo *m)
+static uint16_t verify_insn_add_node(struct memo *m)
 {
 	memset(m->nodes[m->nnodes], 0, sizeof(m->nodes[0]));
 	return (uint16_t)m->nnodes++;
@@ -269,7 +269,7 @@ struct memo *memo_create(bool forget)
 		memo_free(m);
 		return NULL;
 	}
-	add_node(m); /* the root is number 0, which nothing leads to */
+	verify_insn_add_node(m); /* the root is number 0, which nothing leads to */
 	return m;
 }
 
@@ -283,7 +283,7 @@ void memo_free(struct memo *m)
 }
 
 /* NULL: not there. There are LONGEST bytes to read. */
-static const struct form *lookup(const struct memo *m, const uint8_t *bytes)
+static const struct form *verify_insn_lookup(const struct memo *m, const uint8_t *bytes)
 {
 	unsigned int n = 0;
 
@@ -297,7 +297,7 @@ static const struct form *lookup(const struct memo *m, const uint8_t *bytes)
 	return NULL;
 }
 
-static void learn(struct memo *m, const uint8_t *bytes, const struct form *f)
+static void verify_insn_learn(struct memo *m, const uint8_t *bytes, const struct form *f)
 {
 	unsigned int n = 0, head = f->length - f->disp_size - f->imm_size;
 
@@ -307,7 +307,7 @@ static void learn(struct memo *m, const uint8_t *bytes, const struct form *f)
 		uint16_t *next = &m->nodes[n][bytes[k]];
 
 		if (!*next)
-			*next = add_node(m);
+			*next = verify_insn_add_node(m);
 		if (*next & LEAF)
 			return;
 		n = *next;
@@ -328,7 +328,7 @@ static const struct form *ask_zydis(struct memo *m, const uint8_t *bytes, size_t
 		return NULL;
 	distill(f, &i, o);
 	if (!m->forget)
-		learn(m, bytes, f);
+		verify_insn_learn(m, bytes, f);
 	return f;
 }
 
@@ -340,7 +340,7 @@ bool memo_decode(struct memo *m, const uint8_t *code, size_t len, uint32_t at, s
 	const struct form *f = NULL;
 
 	if (!m->forget && len - at >= LONGEST)
-		f = lookup(m, bytes);
+		f = verify_insn_lookup(m, bytes);
 	if (!f)
 		f = ask_zydis(m, bytes, len - at);
 	if (!f)

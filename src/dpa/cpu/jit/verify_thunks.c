@@ -97,7 +97,7 @@ struct decoded {
 	ZydisDecodedOperand o[ZYDIS_MAX_OPERAND_COUNT];
 };
 
-static int decode(struct thunk_check *t, uint32_t at, struct decoded *x)
+static int verify_thunks_decode(struct thunk_check *t, uint32_t at, struct decoded *x)
 {
 	const struct verify *v = t->c->v;
 
@@ -184,7 +184,7 @@ static int expect_text(struct thunk_check *t, uint32_t *at, const char *text)
 				 sizeof(want) - n);
 		text = end ? end + 1 : text + plain;
 	}
-	err = decode(t, *at, &x);
+	err = verify_thunks_decode(t, *at, &x);
 	if (err)
 		return err;
 	ZydisFormatterFormatInstruction(&t->formatter, &x.i, x.o, x.i.operand_count_visible, have,
@@ -233,7 +233,7 @@ static int find_lines(struct thunk_check *t)
 
 		t->line_at[i] = at;
 		for (; n && !err; n--) {
-			err = decode(t, at, &x);
+			err = verify_thunks_decode(t, at, &x);
 			at += err ? 0 : x.i.length;
 		}
 	}
@@ -258,7 +258,7 @@ static int check_map(struct check *c)
 	return 0;
 }
 
-static void setup(struct thunk_check *t)
+static void verify_thunks_setup(struct thunk_check *t)
 {
 	ZydisFormatter *f = &t->formatter;
 
@@ -276,7 +276,7 @@ int check_thunks(struct check *c)
 	uint32_t at = 0;
 	int err = check_map(c);
 
-	setup(&t);
+	verify_thunks_setup(&t);
 	if (!err)
 		err = find_lines(&t);
 	for (size_t i = 0; i < LINES && !err; i++) {

@@ -74,8 +74,8 @@ struct vb_burst {
 	bool answers;       /* a peer waits for a response that was deferred */
 	uint8_t cqs, paths;
 	struct vb_card *card; /* whose burst it is, or the last one was */
-	unsigned int held; /* VB_CHECKS: locks that the thread held when it entered the card */
-	struct vb_run run; /* of vb_card_sink.receive(); ends before its received() */
+	unsigned int held;    /* VB_CHECKS: locks that the thread held when it entered the card */
+	struct vb_run run;    /* of vb_card_sink.receive(); ends before its received() */
 	struct vb_notice *first, *last;
 	struct vb_cq *cq[VB_BURST_CQS];
 	struct vb_path path[VB_BURST_PATHS];

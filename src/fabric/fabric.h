@@ -55,8 +55,8 @@ struct vb_address {
 		*dgid; /* NULL: whichever adapter, of the host in the slot of the QP's number */
 	const union ibv_gid *sgid; /* of the port that sends */
 	const uint8_t
-		*dmac; /* as the address vector has it; NULL or zeros: to be found by the GID */
-	__be64 adapter;      /* GUID of the one that sends */
+		*dmac;  /* as the address vector has it; NULL or zeros: to be found by the GID */
+	__be64 adapter; /* GUID of the one that sends */
 	uint32_t flow_label;
 	uint32_t mtu; /* path MTU, for a link that is a wire */
 	uint8_t traffic_class, hop_limit;

@@ -14,7 +14,7 @@
 
 struct vb_registry vb_registry_program = VB_REGISTRY_INIT;
 struct vb_fabric vb_fabric_program = { .registry = &vb_registry_program,
-					.peers.table_lock = PTHREAD_MUTEX_INITIALIZER };
+				       .peers.table_lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct made {
 	struct vb_host host;

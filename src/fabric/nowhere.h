@@ -50,8 +50,8 @@ static inline uint64_t nowhere_connection(struct vb_link *link, struct vb_path *
 }
 
 /* alive: what could die is not there; time-outs tell. */
-#define VB_NOWHERE_OPS                                                                             \
-	.send = nowhere_send, .flush = nowhere_nothing, .alive = nowhere_always,                   \
-	.drained = nowhere_always, .unread = nowhere_never, .polled = nowhere_polled,              \
-	.expected = nowhere_expected, .adapter = nowhere_adapter,                                  \
+#define VB_NOWHERE_OPS                                                                \
+	.send = nowhere_send, .flush = nowhere_nothing, .alive = nowhere_always,      \
+	.drained = nowhere_always, .unread = nowhere_never, .polled = nowhere_polled, \
+	.expected = nowhere_expected, .adapter = nowhere_adapter,                     \
 	.connection = nowhere_connection, .close = nowhere_nothing, .drop = nowhere_nothing

@@ -126,7 +126,7 @@ void *vb_segment_at(struct vb_fabric *fabric, uint64_t offset, size_t bytes);
  * A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed.
  */
 struct vb_view {
-	struct vb_segment *head; /* the fixed part */
+	struct vb_segment *head;            /* the fixed part */
 	const struct vb_registry *registry; /* in which it was found */
 	uint32_t slot, generation;
 	struct vb_lock lock; /* held while more is mapped */

@@ -17,7 +17,7 @@
 
 struct vb_fabric {
 	struct vb_fabric_shown shown; /* to the card; first */
-	struct vb_segment *segment; /* the own one; NULL: not started, or in a forked child */
+	struct vb_segment *segment;   /* the own one; NULL: not started, or in a forked child */
 	struct vb_registry *registry;
 	const struct vb_sink *sink;
 	struct vb_card *card; /* whose sink it is */
@@ -76,8 +76,8 @@ struct vb_fabric {
 
 	struct vb_lock show_lock;     /* reach.c: of the table's place in the segment */
 	unsigned int private_regions; /* tracer.c: of memory that is not shared; under its lock */
-	struct vb_lock grow_lock; /* segment.c */
-	uint32_t spare_used;      /* of VB_SEG_SPARE; under grow_lock */
+	struct vb_lock grow_lock;     /* segment.c */
+	uint32_t spare_used;          /* of VB_SEG_SPARE; under grow_lock */
 };
 
 _Static_assert(offsetof(struct vb_fabric, shown) == 0, "the card finds it there");

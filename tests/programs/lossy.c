@@ -8,18 +8,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../unit/sim_time.h"
 #include "common.h"
-#include "base/time.h"
 #include "fabric/fabric.h"
 
 enum { RETRIES = 3, WR = 40, LOOKS = 5000, TIMEOUT = 14 };
 
-static _Atomic uint64_t now = 1000000000;
-
-static uint64_t read_now(struct vb_time *time)
-{
-	return atomic_load(&now);
-}
+static struct sim_time sim;
 
 /*
  * A part of the timeout of the queue pair, and a while for the card to look at its clock: it stamps what is in flight when it
@@ -27,7 +22,7 @@ static uint64_t read_now(struct vb_time *time)
  */
 static void pass_time(void)
 {
-	atomic_fetch_add(&now, (4096ull << TIMEOUT) / 4);
+	sim_move(&sim, (4096ull << TIMEOUT) / 4);
 	sleep_ms(1);
 }
 
@@ -197,9 +192,6 @@ static void lose_all(struct node *node)
 	check_eq(links.tries, RETRIES + 1);
 }
 
-static const struct vb_time_ops time_ops = { .now = read_now };
-static struct vb_time test_time = { &time_ops };
-
 int main(int argc, char **argv)
 {
 	struct node_attr attr = patient();
@@ -211,7 +203,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "receiver"))
 		return receiver();
 	pid = spawn_self("receiver", &fd);
-	atomic_store(&vb_time_replaced, &test_time);
+	sim_begin(&sim, 1000000000);
 	links_lay();
 	node_open(&node, &attr);
 	node_meet(&node, fd, &peer);

@@ -161,7 +161,8 @@ static void decode(const struct roce *r)
 	check_eq(!!(got.pkt.flags & VB_PKT_SOLICITED), r->solicited);
 	check_eq(!!(got.pkt.flags & VB_PKT_ACK_REQ), r->asks);
 	check_eq(got.pkt.len, r->data_len);
-	check(got.iov.iov_base == r->data, "data at %td", (const uint8_t *)got.iov.iov_base - r->bytes);
+	check(got.iov.iov_base == r->data, "data at %td",
+	      (const uint8_t *)got.iov.iov_base - r->bytes);
 }
 
 static void parse(struct roce *r)

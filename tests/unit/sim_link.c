@@ -116,8 +116,8 @@ static bool link_is_polled(struct vb_link *own, const struct vb_path *path)
 	return false;
 }
 
-static uint32_t link_expected(struct vb_link *own, struct vb_path *path, uint32_t qpn, uint32_t sqpn,
-			      uint32_t otherwise)
+static uint32_t link_expected(struct vb_link *own, struct vb_path *path, uint32_t qpn,
+			      uint32_t sqpn, uint32_t otherwise)
 {
 	(void)own, (void)path, (void)qpn, (void)sqpn;
 	return otherwise;

@@ -62,8 +62,8 @@ enum {
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * How this thread polls: per thread and host. A thread nearly always polls one host; what it remembers of the last
- * OTHERS that it polled before is put aside, and it begins anew with one that it has forgotten.
+ * How this thread polls: per thread and host. A thread nearly always polls one host; what it remembers of another is
+ * put aside in the place for that host's number, and lost when the next one needs the place.
  */
 enum { OTHERS = 4 };
 

@@ -33,10 +33,12 @@ static void *find(const char *name)
 
 static struct ways ways(void)
 {
-	void (*count)(struct ways *) = (void (*)(struct ways *))find("vb_path_counters");
+	void *(*program)(void) = (void *(*)(void))find("vb_card_program");
+	void (*count)(void *, struct ways *) =
+		(void (*)(void *, struct ways *))find("vb_path_counters");
 	struct ways now;
 
-	count(&now);
+	count(program(), &now);
 	return now;
 }
 

@@ -302,7 +302,7 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 	}
 	ret = vb_inject_begin(adapter->card);
 	if (ret) {
-		vb_fabric_stop(vb_dev_card(dev)->fabric);
+		vb_fabric_stop(adapter->card->fabric);
 		free(dev);
 		return ret;
 	}

@@ -145,6 +145,11 @@ def check_scripts():
     # What a NUL hides is not taken for a comment.
     for bad in (b'mlx5_0 port 1 down\0 nonsense\n', b'\0nonsense\n', b'mlx5_0 fatal\n\0', b'\xff\xfem\0l\0'):
         check('NUL' in run_script(bad, 'true', code=125) or bad[0] == 0xff, f'{bad}')
+    # Found bad by the program itself, which opens its adapter in vain.
+    for script in ('/nonexistent', '/dev/null/x'):
+        done = subprocess.run([VERBATIM, 'run', '--', HOLDS], env={**os.environ, 'VERBATIM_INJECT': script}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=60, check=False)
+        check(done.returncode > 0 and f'VERBATIM_INJECT: {script}: ' in done.stderr, f'{done.returncode}\n{done.stderr}')
 
 
 for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_stopped):

@@ -25,7 +25,8 @@
  * Locks: streams_lock (of the list of all streams) before drain_lock (who writes to the file) before
  * lock (the ring). Neither of the last two is held while something waits for the file, the ring's not
  * over output either. put_lock keeps the records of one message together. All but put_lock tell a thread
- * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
+ * that has them already (stream_lock()): exit() in a signal handler, over a call of the same thread,
+ * leaves them alone.
  */
 #include "api/flexio/stream.h"
 #include "base/fork.h"
@@ -81,6 +82,43 @@ struct flexio_msg_stream {
 	pthread_t thread;
 	bool has_thread;
 };
+
+/* ---- locks ---- */
+
+/*
+ * The locks that this thread has, from before it takes one until after it has given it back. libc's own
+ * note of a lock's owner is late by some instructions on either side, in which a signal may come.
+ */
+enum { LOCKS_MAX = 8 }; /* three, and three more in a handler that exits */
+
+static _Thread_local struct {
+	pthread_mutex_t *volatile lock[LOCKS_MAX];
+	volatile unsigned int count;
+} locked __attribute__((tls_model("initial-exec")));
+
+/* False: this thread has it already, below the signal handler in which it exits. */
+static bool stream_lock(pthread_mutex_t *lock)
+{
+	unsigned int count = locked.count;
+
+	for (unsigned int i = 0; i < count && i < LOCKS_MAX; i++)
+		if (locked.lock[i] == lock)
+			return false;
+	/* More than that: the program's handlers left us by jumps, with locks that stay. */
+	if (count < LOCKS_MAX)
+		locked.lock[count] = lock;
+	locked.count = count + 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	pthread_mutex_lock(lock);
+	return true;
+}
+
+static void stream_unlock(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+	atomic_signal_fence(memory_order_seq_cst);
+	locked.count--;
+}
 
 /* ---- the ring, under lock ---- */
 
@@ -148,19 +186,13 @@ static void say_lost(struct flexio_msg_stream *s, uint64_t lost, bool last)
 	s->unsaid = 0;
 }
 
-/* False: this thread has it already, below the signal handler in which it exits. */
-static bool stream_try_lock(pthread_mutex_t *lock)
-{
-	return !pthread_mutex_lock(lock);
-}
-
 /* Everything that is in the ring, without the lengths, becomes what is being written. */
 static bool stream_take_all(struct flexio_msg_stream *s)
 {
 	size_t bytes = 0;
 	uint64_t lost;
 
-	if (!stream_try_lock(&s->lock))
+	if (!stream_lock(&s->lock))
 		return false;
 	while (s->tail != s->head) {
 		uint32_t len;
@@ -173,7 +205,7 @@ static bool stream_take_all(struct flexio_msg_stream *s)
 	s->records = 0;
 	lost = s->lost;
 	s->lost = 0;
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	say_lost(s, lost, false);
 	vb_out_fill(&s->out, s->scratch, bytes);
 	return bytes;
@@ -187,12 +219,12 @@ static bool take_traces(struct flexio_msg_stream *s)
 	bool pending;
 	uint32_t n = 0;
 
-	if (!stream_try_lock(&s->lock))
+	if (!stream_lock(&s->lock))
 		return false;
 	pending = vb_tracer_pending(s->tracer);
 	if (pending)
 		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, &lost);
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	say_lost(s, lost, false);
 	if (!pending)
 		return false;
@@ -254,9 +286,9 @@ static bool drain_until(struct flexio_msg_stream *s, uint64_t until)
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	while (stream_try_lock(&s->drain_lock)) {
+	while (stream_lock(&s->drain_lock)) {
 		done = write_out(s);
-		pthread_mutex_unlock(&s->drain_lock);
+		stream_unlock(&s->drain_lock);
 		if (done || !until || !out_wait(s, until))
 			break;
 	}
@@ -272,11 +304,11 @@ static bool drain_by(struct flexio_msg_stream *s, uint64_t until)
 	bool stuck = s->has_thread && atomic_load_explicit(&s->stuck, memory_order_relaxed);
 	bool done = drain_until(s, stuck ? 0 : until);
 
-	if (done || stuck || !stream_try_lock(&s->lock))
+	if (done || stuck || !stream_lock(&s->lock))
 		return done;
 	/* The stream's thread goes on trying. */
 	atomic_store_explicit(&s->stuck, true, memory_order_relaxed);
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
 	log_warn("stream %d %s: its file took nothing for %llu ms; does anything read it?", s->id,
 		 s->name, (unsigned long long)(stream_patience(s) / 1000000));
@@ -291,9 +323,9 @@ static bool drain(struct flexio_msg_stream *s)
 /* The program asks, or the stream ends: what was lost is said now. */
 static void say_rest(struct flexio_msg_stream *s)
 {
-	pthread_mutex_lock(&s->drain_lock);
+	stream_lock(&s->drain_lock);
 	say_lost(s, 0, true);
-	pthread_mutex_unlock(&s->drain_lock);
+	stream_unlock(&s->drain_lock);
 }
 
 static bool enough(const struct flexio_msg_stream *s)
@@ -337,7 +369,7 @@ static void *stream_thread(void *arg)
 	/* The program has this thread's id and could cancel it. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	do {
-		pthread_mutex_lock(&s->lock);
+		stream_lock(&s->lock);
 		s->sleeping = true;
 		while (!s->quit && stream_is_empty(s))
 			vb_cond_wait_until(vb_time_card(), &s->filled, &s->lock, VB_NEVER);
@@ -345,14 +377,14 @@ static void *stream_thread(void *arg)
 			wait_for_more(s);
 		s->sleeping = false;
 		quit = s->quit;
-		pthread_mutex_unlock(&s->lock);
+		stream_unlock(&s->lock);
 		/* Who closes the stream writes the rest, if it can be written. */
 		while (!drain_until(s, quit ? 0 : vb_now_ns() + SLICE_NS) && !quit) {
-			pthread_mutex_lock(&s->lock);
+			stream_lock(&s->lock);
 			while (!s->quit && is_late(s))
 				vb_cond_wait_until(vb_time_card(), &s->filled, &s->lock, VB_NEVER);
 			quit = s->quit;
-			pthread_mutex_unlock(&s->lock);
+			stream_unlock(&s->lock);
 		}
 	} while (!quit);
 	return NULL;
@@ -369,7 +401,7 @@ static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t pr
 	int err = 0;
 	bool wake;
 
-	pthread_mutex_lock(&s->lock);
+	stream_lock(&s->lock);
 	while (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC && ring_room(s) < sizeof(total) + total)
 		stream_drop_oldest(s);
 	start = s->head;
@@ -391,7 +423,7 @@ static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t pr
 	wake = s->sleeping && (s->records == 1 || enough(s));
 	/* Waking a thread costs more than writing; a lent thread is about to write anyway. */
 	wake = wake && !(settles && s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	if (wake)
 		pthread_cond_signal(&s->filled);
 	return err;
@@ -423,9 +455,9 @@ static int put(struct flexio_msg_stream *s, const struct guest *guest, struct vb
 	pthread_mutex_unlock(&s->put_lock);
 	if (err != -EAGAIN)
 		return err;
-	pthread_mutex_lock(&s->lock);
+	stream_lock(&s->lock);
 	s->lost++;
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	return 0;
 }
 
@@ -468,9 +500,9 @@ int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint
 	pthread_rwlock_rdlock(&process->streams_lock);
 	s = stream < MAX_STREAMS ? process->streams[stream] : NULL;
 	if (s && s->tracer) {
-		pthread_mutex_lock(&s->lock);
+		stream_lock(&s->lock);
 		err = vb_tracer_take(s->tracer, buffer, count, full);
-		pthread_mutex_unlock(&s->lock);
+		stream_unlock(&s->lock);
 		pthread_cond_signal(&s->filled);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
@@ -550,17 +582,6 @@ static flexio_status stream_check_attr(struct flexio_process *process,
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* One that stream_try_lock() is for. */
-static void lock_init(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
-	pthread_mutex_init(lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-}
-
 static void stream_free(struct flexio_msg_stream *s)
 {
 	pthread_mutex_destroy(&s->put_lock);
@@ -588,8 +609,8 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	s->size = attr->data_bsize;
 	snprintf(s->name, sizeof(s->name), "%s", attr->stream_name ? attr->stream_name : "");
 	pthread_mutex_init(&s->put_lock, NULL);
-	lock_init(&s->lock);
-	lock_init(&s->drain_lock);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->drain_lock, NULL);
 	pthread_cond_init(&s->filled, NULL);
 	s->ring = malloc(s->size);
 	s->scratch = malloc(s->size);
@@ -663,27 +684,27 @@ static flexio_status no_stream(const struct flexio_process *process, int err, bo
 }
 
 /* All streams, for exit(). */
-static pthread_mutex_t streams_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_list streams = { &streams, &streams };
 
 static void stream_list_add(struct flexio_msg_stream *s)
 {
-	pthread_mutex_lock(&streams_lock);
+	stream_lock(&streams_lock);
 	vb_list_add_tail(&streams, &s->node);
-	pthread_mutex_unlock(&streams_lock);
+	stream_unlock(&streams_lock);
 }
 
 static void stream_list_remove(struct flexio_msg_stream *s)
 {
-	pthread_mutex_lock(&streams_lock);
+	stream_lock(&streams_lock);
 	vb_list_del(&s->node);
-	pthread_mutex_unlock(&streams_lock);
+	stream_unlock(&streams_lock);
 }
 
 /* In a child of fork(): the streams are the parent's. */
 static void streams_forked(void)
 {
-	lock_init(&streams_lock);
+	pthread_mutex_init(&streams_lock, NULL);
 	vb_list_init(&streams);
 }
 
@@ -691,10 +712,10 @@ VB_STAGE(STREAMS, .child = streams_forked);
 
 static void stream_collect(struct flexio_msg_stream *s)
 {
-	if (!s->tracer || !stream_try_lock(&s->lock))
+	if (!s->tracer || !stream_lock(&s->lock))
 		return;
 	vb_tracer_collect(s->tracer);
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 }
 
 void vb_streams_leave(void)
@@ -702,23 +723,23 @@ void vb_streams_leave(void)
 	struct vb_list *node;
 	uint64_t until = 0; /* for all of them */
 
-	if (!stream_try_lock(&streams_lock))
+	if (!stream_lock(&streams_lock))
 		return;
 	for (node = streams.next; node != &streams; node = node->next) {
 		struct flexio_msg_stream *s = container_of(node, struct flexio_msg_stream, node);
 
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC || !vb_out_is_open(&s->out))
 			continue;
-		if (!stream_try_lock(&s->drain_lock))
+		if (!stream_lock(&s->drain_lock))
 			continue;
-		pthread_mutex_unlock(&s->drain_lock);
+		stream_unlock(&s->drain_lock);
 		stream_collect(s);
 		if (drain_until(s, 0))
 			continue;
 		until = until ? until : vb_now_ns() + stream_patience(s);
 		drain_by(s, until);
 	}
-	pthread_mutex_unlock(&streams_lock);
+	stream_unlock(&streams_lock);
 }
 
 /* The last moment of a stream: what the file did not take is lost. */
@@ -758,9 +779,9 @@ static void stream_close(struct flexio_msg_stream *s)
 	publish_levels(process);
 	pthread_rwlock_unlock(&process->streams_lock);
 	stream_collect(s);
-	pthread_mutex_lock(&s->lock);
+	stream_lock(&s->lock);
 	s->quit = true;
-	pthread_mutex_unlock(&s->lock);
+	stream_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);

@@ -4,10 +4,13 @@
  * that takes nothing holds neither calls nor the end of a stream up, nor does one whose reader is gone end the
  * program; and a forked child may end what it has of its parent, while device code of the parent runs.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -18,7 +21,7 @@
 extern struct flexio_app *words;
 extern flexio_func_t start, last_words, forever, flood, trace, to_all;
 
-enum { ROUNDS = 10, LINES = 6000, LIMIT = 120 };
+enum { ROUNDS = 10, LINES = 6000, UNLOCKS = 16, LIMIT = 100 };
 
 static char *const formats[] = { "trace %lu\n", NULL };
 
@@ -364,6 +367,37 @@ static void exit_in_handler(FILE *out)
 		flexio_process_call(process, flood, NULL, (uint64_t)LINES);
 }
 
+/*
+ * The same at a chosen moment: when the thread gives its n-th lock back, and libc has taken note that it is
+ * nobody's, but not given it back yet.
+ */
+static atomic_int unlocks_left = -1;
+
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	static int (*_Atomic libc)(pthread_mutex_t * mutex);
+
+	if (!libc)
+		libc = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+	if (gettid() == getpid() && atomic_load(&unlocks_left) > 0 &&
+	    atomic_fetch_sub(&unlocks_left, 1) == 1) {
+		mutex->__data.__owner = 0;
+		raise(SIGVTALRM);
+	}
+	return libc(mutex);
+}
+
+static int exit_at;
+
+static void exit_at_unlock(FILE *out)
+{
+	begin(out, FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
+	signal(SIGVTALRM, leave);
+	atomic_store(&unlocks_left, exit_at);
+	for (;;)
+		flexio_process_call(process, flood, NULL, (uint64_t)3);
+}
+
 static void pipes(void)
 {
 	char *text = apart(slow_reader, 0), line[64], *at = text;
@@ -383,6 +417,8 @@ static void pipes(void)
 	free(apart(unread_shared, 0));
 	for (unsigned int i = 0; i < ROUNDS; i++)
 		free(apart(exit_in_handler, 7));
+	for (exit_at = 1; exit_at <= UNLOCKS; exit_at++)
+		free(apart(exit_at_unlock, 7));
 }
 
 /* ---- a child ---- */

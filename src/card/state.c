@@ -8,7 +8,7 @@
 #include "card/device.h"
 #include "steer/steer.h"
 
-struct vb_card vb_card;
+static struct vb_card vb_card;
 struct vb_host vb_host_program = { .meet = &vb_registry_program,
 				   .fabric = &vb_fabric_program,
 				   .card = &vb_card };

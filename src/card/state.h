@@ -4,7 +4,7 @@
  * hbl/fifo.c). Objects lead here: adapter->card, dev->adapter->card, qp->card. A program has one card,
  * vb_card_program(); vb_card_open() (host.h) makes others.
  *
- * Each part belongs to the file that is named; no other file touches it. An instance is made of zeros
+ * Each part belongs to the file that is named, which alone changes it. An instance is made of zeros
  * and vb_card_begin(): with the tables by number it would take megabytes of the library's file otherwise.
  */
 #pragma once
@@ -220,9 +220,6 @@ struct vb_card {
 
 	struct vb_card_tables tables;
 };
-
-/* The card of the program: sink.c and state.c only, the rest is given its card. */
-extern struct vb_card vb_card;
 
 /* The program's card, or NULL: nothing has asked for it yet. Reads no configuration, so that close() may. */
 struct vb_card *vb_card_begun(void);

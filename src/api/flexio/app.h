@@ -47,7 +47,7 @@ bool vb_name_valid(const char *text);
 /* Take a reference: the app cannot be destroyed. False: not a valid app. */
 bool vb_app_get(struct flexio_app *app);
 void vb_app_put(struct flexio_app *app);
-/* NULL: the app has none of this stub. */
+/* NULL: the stub is not registered with the app. */
 const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub);
 /* Fail because the app has no function of this stub. */
 flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub);

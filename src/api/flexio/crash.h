@@ -53,7 +53,8 @@ struct crash {
 	struct events events;
 	unsigned int num_frames; /* return addresses, found on the stack without a description */
 	uint64_t frames[32];
-	char address[384]; /* what the address of a bad access belongs to; empty: there is none */
+	char address
+		[384]; /* what the address of a bad access belongs to; empty: not a bad access */
 };
 
 /*

@@ -69,7 +69,7 @@ static inline void vb_api_begin(const char *function)
 /* A call as the timeline shows it, to the end of its scope. */
 struct api_span {
 	const char *function;
-	uint64_t start; /* 0: nobody records */
+	uint64_t start; /* 0: the timeline is off */
 };
 
 void vb_api_note(const struct api_span *span) __attribute__((cold));

@@ -85,7 +85,7 @@ struct event {
 	uint64_t args[EVENT_ARGS];
 };
 
-/* A ring, written by whoever runs the thread or is about to start it. */
+/* A ring, written by the host thread that runs the guest thread or is about to start it. */
 struct events {
 	unsigned int next;
 	struct event list[EVENTS];

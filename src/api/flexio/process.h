@@ -56,7 +56,7 @@ void vb_device_info(struct flexio_process *process, struct flexio_heap_mem_info 
 
 /* ---- recoverable.c --------------------------------------------------------------------------- */
 
-/* Free a buffer of the heap, a recoverable one after its content was copied. False: there is none. */
+/* Free a buffer of the heap, a recoverable one after its content was copied. False: no buffer begins at daddr. */
 bool vb_recoverable_free(struct flexio_process *process, uint64_t daddr);
 /* All that are left, with the process. */
 void vb_recoverables_dump(struct flexio_process *process);
@@ -82,9 +82,9 @@ bool vb_counters_sample(struct guest *guest);
 int vb_pcc_init(struct flexio_process *process);
 /* After the guest memory is gone. */
 void vb_pcc_free(struct flexio_process *process);
-/* Device address of the table, 0: there is none for this number. */
+/* Device address of the table; 0: the process has no table for vhca_id. */
 uint64_t vb_pcc_table(const struct flexio_process *process, uint64_t vhca_id);
-/* A doorbell of a congestion control queue. -ENOENT: the process has none. */
+/* A doorbell of a congestion control queue. -ENOENT: the process was created without en_pcc. */
 int vb_pcc_ring(struct guest *guest, uint64_t value);
 
 /* ---- event_handler.c ------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ struct flexio_process {
 	pthread_rwlock_t streams_lock;
 	_Atomic unsigned int unwritten; /* messages in synchronous streams */
 	atomic_bool beyond;             /* it was said that a stack is too small for a card */
-	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
+	uint64_t levels_addr;           /* device table of levels; 0: not in this device program */
 	/* tracer.c, under streams_lock */
 	struct vb_dpa_view tracer_table; /* of struct vb_rtos_tracer; none: no tracer stream yet */
 	struct tracer_memory *tracer_memory;

@@ -114,14 +114,6 @@ void vb_counter_set_put(struct vb_counter_set *set)
 	vb_unlock(&card->counter_sets.lock);
 }
 
-bool vb_counter_set_exists(const struct vb_dev *dev, uint32_t number)
-{
-	struct vb_counter_set *set = get_set(dev, number);
-
-	vb_counter_set_put(set);
-	return set;
-}
-
 int vb_qp_set_counters(struct vb_qp *qp, uint32_t number)
 {
 	struct vb_counter_set *set = number ? get_set(qp->dev, number) : NULL, *old;

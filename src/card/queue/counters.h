@@ -51,4 +51,3 @@ VB_PUBLIC uint32_t vb_counter_set_number(const struct vb_counter_set *set);
 /* Values by enum vb_counter; clear: they are 0 then, and nothing is lost in between. */
 VB_PUBLIC void vb_counter_set_read(struct vb_counter_set *set, bool clear,
 				   uint64_t value[VB_COUNTERS]);
-VB_PUBLIC bool vb_counter_set_exists(const struct vb_dev *dev, uint32_t number);

@@ -18,6 +18,7 @@
 #include "card/queue/objects.h"
 #include "card/queue/qp.h"
 #include "card/shown.h"
+#include "card/transport/requester.h"
 #include "card/transport/transport.h"
 
 enum { RC, UC, UD, RAW, TYPES };
@@ -614,4 +615,21 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	while (ret == AGAIN);
 	vb_card_leave();
 	return ret;
+}
+
+int vb_qp_unsent(struct vb_qp *qp)
+{
+	int next = -EINVAL;
+
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	/* Of a message that was begun in SQD all is sent. */
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_SQD &&
+	    vb_sq_is_drained(&qp->sq)) {
+		qp->sq.loaded = false; /* it is read again */
+		next = qp->sq.next;
+	}
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
+	return next;
 }

@@ -991,20 +991,3 @@ void vb_qp_ring_owned(struct vb_qp *qp)
 	find_posted(qp);
 	run_rung(qp);
 }
-
-int vb_qp_unsent(struct vb_qp *qp)
-{
-	int next = -EINVAL;
-
-	vb_card_enter();
-	vb_lock(&qp->sq.lock);
-	/* Of a message that was begun in SQD all is sent. */
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_SQD &&
-	    vb_sq_is_drained(&qp->sq)) {
-		qp->sq.loaded = false; /* it is read again */
-		next = qp->sq.next;
-	}
-	vb_unlock(&qp->sq.lock);
-	vb_card_leave();
-	return next;
-}

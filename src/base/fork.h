@@ -44,6 +44,7 @@ enum vb_stage {
 	VB_STAGE_TRAPS,   /* trap/trap.c */
 	/* control/, meet/ */
 	VB_STAGE_TIMELINE, /* control/record/timeline.c */
+	VB_STAGE_ASK,      /* control/ask/ask.c */
 	VB_STAGE_EUS,      /* meet/eus_user.c */
 	VB_STAGE_MONITOR,  /* control/show/page.c */
 	/* fabric/; the card of a host goes with it */

@@ -19,11 +19,6 @@
 #include "card/transport/run.h"
 #include "card/transport/transport.h"
 
-static void card_asked(struct vb_card *card)
-{
-	vb_inject_asked(card);
-}
-
 static bool card_is_local(struct vb_card *card, const union ibv_gid *gid)
 {
 	return vb_card_gid_is_local(card, gid);
@@ -224,7 +219,6 @@ static void card_forked(struct vb_card *card)
 const struct vb_sink vb_card_sink = {
 	.is_local = card_is_local,
 	.forked = card_forked,
-	.asked = card_asked,
 	.receive = card_receive,
 	.received = card_received,
 	.delivers_first = card_delivers_first,

@@ -49,7 +49,6 @@ void vb_card_begin(struct vb_card *card, struct vb_host *host)
 	atomic_init(&card->alarms.next, UINT64_MAX);
 	pthread_mutex_init(&card->inject.lock, NULL);
 	pthread_mutex_init(&card->inject.script_lock, NULL);
-	card->inject.listener.fd = -1;
 	pthread_mutex_init(&card->hbl.lock, NULL);
 }
 

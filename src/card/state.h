@@ -205,10 +205,6 @@ struct vb_card {
 		uint32_t num_eus;
 		pthread_mutex_t script_lock; /* over the first opening of a device; before lock */
 		bool scripted;               /* VERBATIM_INJECT was looked at */
-		struct vb_file listener;
-		bool listens; /* there is a thread at it */
-		bool asked;   /* since that thread last looked */
-		int (*_Atomic serve_debug)(void);
 	} inject;
 
 	struct { /* hbl/device.c, hbl/fifo.c */

@@ -116,8 +116,6 @@ struct vb_sink {
 	enum vb_pending (*pending)(struct vb_card *card, bool all);
 	/* NULL, or: in a forked child, forget the queues of the parent. */
 	void (*forked)(struct vb_card *card);
-	/* Another process has asked for attention, see vb_fabric_ask(). In no read section. */
-	void (*asked)(struct vb_card *card);
 	/* Whether a GID is one of this host's adapters. */
 	bool (*is_local)(struct vb_card *card, const union ibv_gid *gid);
 };
@@ -182,7 +180,7 @@ void vb_fabric_kick(struct vb_fabric *fabric);
  */
 bool vb_fabric_attends(struct vb_fabric *fabric);
 /*
- * Have a process that vb_registry_list() shows call its sink's asked(), soon. 0, -ESRCH where it is
+ * Have a process that vb_registry_list() shows call vb_ask_asked(), soon. 0, -ESRCH where it is
  * gone, or -errno. This process need not have started.
  */
 int vb_fabric_ask(const struct vb_slot_info *info);

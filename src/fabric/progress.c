@@ -41,6 +41,7 @@
 #include "fabric/running.h"
 #include "fabric/segment.h"
 #include "fabric/state.h"
+#include "control/ask/ask.h"
 #include "control/show/monitor.h"
 
 enum {
@@ -472,8 +473,7 @@ static void take_questions(struct vb_fabric *fabric)
 	if (__builtin_expect(asked == fabric->answered, 1))
 		return;
 	fabric->answered = asked;
-	if (fabric->sink->asked)
-		fabric->sink->asked(fabric->card);
+	vb_ask_asked();
 }
 
 /*

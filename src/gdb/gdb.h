@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The debugger of device code: gdb's remote serial protocol, spoken to one debugger about one device
- * process, and the socket through which debuggers reach the host program.
+ * process, and the service through which debuggers reach the host program.
  *
  *	gdb -- TCP -- dpa-gdbserver --.
- *	gdb -- pipe -- verbatim gdb --+-- unix socket -- listener -- session -- vb_dpa_debug
- *	                                  (link.h)       listen.c    session.c   dpa/observe/debug.h
+ *	gdb -- pipe -- verbatim gdb --+-- control/ask -- service -- session -- vb_dpa_debug
+ *	                                                 listen.c   session.c  dpa/observe/debug.h
  *
  * What a debugger sends is not trusted: packets have a largest size, numbers are checked, and whatever
  * cannot be done is an error that changes nothing.

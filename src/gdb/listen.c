@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the socket on which debuggers reach this program, its thread, and the threads of sessions.
- *
- *	listener thread: accept --> connection thread: hello --> LIST, ELF: answer, end
- *	                                                     `-> ATTACH: session until its end
+ * Owns which device processes debuggers can attach to, and the service "gdb" by which tools do so
+ * (control/ask/ask.h has the socket and its threads; link.h what is said there).
  *
  * One lock for all: nothing here is on a data path. It is not held while a peer is waited for.
  */
 #include "gdb/listen.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <errno.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,14 +22,9 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/time.h"
-#include "control/ask/peer.h"
-#include "host/thread.h"
+#include "control/ask/ask.h"
 #include "gdb/link.h"
 
-/* Connections at a time. A session is one, and a tool that asks is done soon. */
-#define CONNECTIONS 64
-/* How long a peer may take to say what it wants, and to take the answer. */
-#define PATIENCE_S 10
 /* How long an exit waits for sessions to say good-bye. */
 #define FAREWELL_NS 2000000000u
 /* How often a listener without a descriptor looks for one. */
@@ -56,21 +46,15 @@ struct vb_gdb_offer {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct vb_gdb_offer *offers;
-static struct vb_file listener = { .fd = -1 };
-static struct vb_file connections[CONNECTIONS];
-static bool taken[CONNECTIONS]; /* of connections */
-static uint32_t host_half;
-static bool prepared; /* handlers of fork and exit are there */
+static int (*_Atomic offer_all)(void); /* see vb_gdb_serve_tools() */
 
 /* ---- answers ---- */
 
 static bool gdb_listen_answer(int fd, int status, const struct vb_gdb_entry *entries,
 			      uint32_t count)
 {
-	struct vb_gdb_answer a = { VB_GDB_MAGIC, VB_GDB_VERSION, status, count };
-
-	return vb_gdb_write_all(fd, &a, sizeof(a)) &&
-	       vb_gdb_write_all(fd, entries, count * sizeof(*entries));
+	return vb_ask_answer(fd, status, count, NULL) &&
+	       vb_peer_write(fd, entries, count * sizeof(*entries));
 }
 
 static void answer_list(int fd)
@@ -126,7 +110,7 @@ static void answer_elf(int fd, uint64_t token)
 	}
 	pthread_mutex_unlock(&lock);
 	if (gdb_listen_answer(fd, err, &entry, err ? 0 : 1) && !err)
-		vb_gdb_write_all(fd, elf, entry.elf_len);
+		vb_peer_write(fd, elf, entry.elf_len);
 	free(elf);
 }
 
@@ -189,116 +173,25 @@ static void gdb_listen_attach(const struct vb_file *file, uint64_t token)
 	pthread_mutex_unlock(&lock);
 }
 
-/* ---- threads ---- */
+/* ---- the service ---- */
 
-static void gdb_listen_serve(const struct vb_file *file)
+static void tool_serve(const struct vb_file *file, const char *words)
 {
-	struct vb_gdb_hello hello;
-	int fd = file->fd;
+	int (*all)(void) = atomic_load_explicit(&offer_all, memory_order_acquire);
+	unsigned long long token = 0;
+	char request[8] = "";
 
-	vb_peer_patience(fd, PATIENCE_S);
-	if (!vb_peer_is_own(fd, NULL)) {
-		gdb_listen_answer(fd, -EPERM, NULL, 0);
-		return;
-	}
-	if (!vb_gdb_read_all(fd, &hello, sizeof(hello)) || hello.magic != VB_GDB_MAGIC)
-		return;
-	if (hello.version != VB_GDB_VERSION)
-		gdb_listen_answer(fd, -EPROTONOSUPPORT, NULL, 0);
-	else if (hello.request == VB_GDB_LIST)
-		answer_list(fd);
-	else if (hello.request == VB_GDB_ELF)
-		answer_elf(fd, hello.token);
-	else if (hello.request == VB_GDB_ATTACH)
-		gdb_listen_attach(file, hello.token);
+	sscanf(words, "%7s %llx", request, &token);
+	if (!strcmp(request, VB_GDB_OFFER) && all)
+		all(); /* what can be attached to afterwards is in the list */
+	if (!strcmp(request, VB_GDB_LIST) || !strcmp(request, VB_GDB_OFFER))
+		answer_list(file->fd);
+	else if (!strcmp(request, VB_GDB_ELF))
+		answer_elf(file->fd, token);
+	else if (!strcmp(request, VB_GDB_ATTACH))
+		gdb_listen_attach(file, token);
 	else
-		gdb_listen_answer(fd, -EINVAL, NULL, 0);
-}
-
-/* Under lock. A child of fork() has the descriptor and its place, or neither. */
-static void gdb_listen_leave(unsigned int place)
-{
-	vb_file_close(&connections[place]);
-	taken[place] = false;
-}
-
-static void *connection_main(void *arg)
-{
-	unsigned int place = (unsigned int)(uintptr_t)arg;
-	struct vb_file file;
-
-	prctl(PR_SET_NAME, "verbatim-gdb");
-	pthread_mutex_lock(&lock);
-	file = connections[place];
-	pthread_mutex_unlock(&lock);
-	gdb_listen_serve(&file);
-	pthread_mutex_lock(&lock);
-	gdb_listen_leave(place);
-	pthread_mutex_unlock(&lock);
-	return NULL;
-}
-
-/* Under lock: a place of its own, or CONNECTIONS; -1: it is closed. */
-static unsigned int gdb_listen_find_place(int fd)
-{
-	unsigned int place = 0;
-
-	while (place < CONNECTIONS && taken[place])
-		place++;
-	if (place < CONNECTIONS)
-		taken[place] = !vb_file_keep(&connections[place], fd);
-	return place < CONNECTIONS && !taken[place] ? UINT_MAX : place;
-}
-
-static void accepted(int fd)
-{
-	unsigned int place;
-
-	pthread_mutex_lock(&lock);
-	place = gdb_listen_find_place(fd);
-	pthread_mutex_unlock(&lock);
-	if (place == CONNECTIONS) {
-		gdb_listen_answer(fd, -EUSERS, NULL, 0);
-		close(fd);
-	} else if (place < CONNECTIONS &&
-		   vb_thread_start(NULL, &vb_thread_detached, connection_main,
-				   (void *)(uintptr_t)place)) {
-		gdb_listen_answer(connections[place].fd, -EAGAIN, NULL, 0);
-		pthread_mutex_lock(&lock);
-		gdb_listen_leave(place);
-		pthread_mutex_unlock(&lock);
-	}
-}
-
-static void *listener_main(void *arg)
-{
-	struct vb_file file;
-
-	prctl(PR_SET_NAME, "verbatim-gdb");
-	pthread_mutex_lock(&lock);
-	file = listener;
-	pthread_mutex_unlock(&lock);
-	for (;;) {
-		struct pollfd ready = { .fd = file.fd, .events = POLLIN };
-		int client;
-
-		if (poll(&ready, 1, -1) < 0 && errno != EINTR)
-			break;
-		if (!vb_file_is_open(&file))
-			break;
-		client = accept4(file.fd, NULL, NULL, SOCK_CLOEXEC);
-		if (client >= 0)
-			accepted(client);
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			vb_pause_ns(
-				FULL_NS); /* the connection waits until the program closes a file */
-		else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK)
-			break;
-	}
-	pthread_mutex_lock(&lock);
-	listener = VB_NO_FILE; /* the next offer begins anew */
-	pthread_mutex_unlock(&lock);
-	return NULL;
+		gdb_listen_answer(file->fd, -EINVAL, NULL, 0);
 }
 
 /* ---- fork and exit ---- */
@@ -313,25 +206,17 @@ static void listen_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/*
- * The sockets would keep debuggers of the parent waiting for an end that the parent's close gives, and
- * what is written into the pipes would end the parent's sessions. Tokens name one program only.
- */
+/* What is written into the pipes would end the parent's sessions. Tokens name one program only. */
 static void listen_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&changed, NULL);
-	vb_file_close(&listener);
-	for (unsigned int i = 0; i < CONNECTIONS; i++)
-		if (taken[i])
-			gdb_listen_leave(i);
 	for (struct vb_gdb_offer *o = offers; o; o = o->next) {
 		vb_file_close(&o->quit);
 		vb_file_close(&o->quit_in);
 		o->busy = false;
 	}
 	offers = NULL;
-	host_half = 0;
 }
 
 VB_STAGE(GDB, .prepare = listen_prepare, .parent = listen_parent, .child = listen_forked);
@@ -352,7 +237,7 @@ static void end_session(struct vb_gdb_offer *offer, int code)
 }
 
 /* A debugger learns how the program ended; one that does not read is not waited for. */
-static void gdb_listen_at_exit(int status, void *arg)
+static void tool_leave(int status)
 {
 	uint64_t until = vb_machine_ns() + FAREWELL_NS;
 
@@ -367,49 +252,22 @@ static void gdb_listen_at_exit(int status, void *arg)
 
 /* ---- offers ---- */
 
-/* Under lock. */
-static int gdb_listen_start_listening(void)
-{
-	struct sockaddr_un to;
-	char name[96];
-	socklen_t len;
-	int fd, err = 0;
+static struct vb_ask_service service = {
+	.name = VB_GDB_SERVICE,
+	.at_once = UINT_MAX,
+	.serve = tool_serve,
+	.leave = tool_leave,
+};
 
-	if (vb_file_is_open(&listener))
-		return 0;
-	if (!host_half && getrandom(&host_half, sizeof(host_half), 0) != sizeof(host_half))
-		return -EAGAIN;
-	host_half |= !host_half;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	snprintf(name, sizeof(name), "verbatim-dpa/%u/%d/%08" PRIx32, (unsigned int)geteuid(),
-		 (int)getpid(), host_half);
-	len = vb_peer_address(&to, name);
-	if (bind(fd, (struct sockaddr *)&to, len) || listen(fd, CONNECTIONS)) {
-		err = -errno;
-		close(fd);
-		return err;
-	}
-	err = vb_file_keep(&listener, fd);
-	if (!err)
-		err = vb_thread_start(NULL, &vb_thread_detached, listener_main, NULL);
-	if (err)
-		vb_file_close(&listener);
-	return err;
-}
-
-/* Handlers of exit run in the reverse order: this one before those that were there before. */
-static void gdb_listen_prepare(void)
+void vb_gdb_serve_tools(int (*all)(void))
 {
-	if (prepared)
-		return;
-	prepared = true;
-	on_exit(gdb_listen_at_exit, NULL);
+	if (all)
+		atomic_store_explicit(&offer_all, all, memory_order_release);
+	vb_ask_serve(&service);
 }
 
 /* Under lock: unlike all others, and not 0. */
-static int draw_token(uint64_t *token)
+static int draw_token(uint32_t key, uint64_t *token)
 {
 	struct vb_gdb_offer *other;
 	uint32_t half;
@@ -417,7 +275,7 @@ static int draw_token(uint64_t *token)
 	do {
 		if (getrandom(&half, sizeof(half), 0) != sizeof(half))
 			return -EAGAIN;
-		*token = (uint64_t)host_half << 32 | half;
+		*token = (uint64_t)key << 32 | half;
 	} while (!half || !gdb_listen_find(*token, &other));
 	return 0;
 }
@@ -468,24 +326,27 @@ static struct vb_gdb_offer *offer_new(const struct vb_gdb_offer_attr *attr)
 int vb_gdb_offer(const struct vb_gdb_offer_attr *attr, struct vb_gdb_offer **offer)
 {
 	struct vb_gdb_offer *o = offer_new(attr);
+	uint32_t key;
 	int err;
 
 	if (!o)
 		return -ENOMEM;
+	vb_gdb_serve_tools(NULL);
+	err = vb_ask_hold(&key);
+	if (err)
+		goto free_offer;
 	pthread_mutex_lock(&lock);
-	gdb_listen_prepare();
-	err = gdb_listen_start_listening();
-	if (!err)
-		err = draw_token(&o->entry.token);
+	err = draw_token(key, &o->entry.token);
 	if (!err) {
 		o->next = offers;
 		offers = o;
+		*offer = o;
 	}
 	pthread_mutex_unlock(&lock);
-	if (!err) {
-		*offer = o;
+	if (!err)
 		return 0;
-	}
+	vb_ask_release();
+free_offer:
 	offer_free(o);
 	return err;
 }
@@ -520,8 +381,8 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 		err = len ? -errno : -EINVAL;
 	else if (!vb_peer_is_own(fd, NULL))
 		err = -EPERM;
-	else if (!vb_gdb_write_all(fd, &offer->entry.token, sizeof(offer->entry.token)) ||
-		 !vb_gdb_read_all(fd, &yes, sizeof(yes)))
+	else if (!vb_peer_write(fd, &offer->entry.token, sizeof(offer->entry.token)) ||
+		 !vb_peer_read(fd, &yes, sizeof(yes)))
 		err = -ECONNRESET;
 	if (err) {
 		pthread_mutex_lock(&lock);
@@ -535,17 +396,21 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 void vb_gdb_offer_end(struct vb_gdb_offer *offer)
 {
 	struct vb_gdb_offer **at = &offers;
+	bool own; /* and not the parent's */
 
 	if (!offer)
 		return;
 	pthread_mutex_lock(&lock);
 	while (*at && *at != offer)
 		at = &(*at)->next;
-	if (*at)
+	own = *at;
+	if (own)
 		*at = offer->next;
 	end_session(offer, 0);
 	while (offer->busy)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
+	if (own)
+		vb_ask_release();
 	offer_free(offer);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host program's side: device processes that debuggers may attach to. The first offer starts a
- * thread that listens (link.h has the socket), and each connection gets one of its own; without an
- * offer there is nothing. Sessions end with their offer, and with the program.
+ * The host program's side: device processes that debuggers may attach to. The program listens while
+ * there is an offer (control/ask/ask.h). Sessions end with their offer, and with the program.
  *
  * A child of fork() has no device threads: its copies of offers cannot be attached to.
  */
@@ -24,7 +23,13 @@ struct vb_gdb_offer_attr {
 	bool started; /* a debugger started this program: it may kill it */
 };
 
-/* 0, or -errno: nobody listens. */
+/*
+ * Serve tools that ask for device processes. all: offer every one, when a tool asks for it (0 or -errno);
+ * NULL: as it was, at first only those that the program offers.
+ */
+void vb_gdb_serve_tools(int (*all)(void));
+
+/* 0, or -errno: there is no socket. */
 int vb_gdb_offer(const struct vb_gdb_offer_attr *attr, struct vb_gdb_offer **offer);
 /* Never 0. */
 uint64_t vb_gdb_offer_token(const struct vb_gdb_offer *offer);

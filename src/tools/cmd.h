@@ -99,3 +99,9 @@ int tools_show_files(const char *who);
  * begins with who.
  */
 int tools_become(const char *who, char **program);
+
+/*
+ * For vb_ask_open() of a program by its pid, which arg points to: have it listen. 0, -ESRCH: it has no
+ * card open, or -errno.
+ */
+int tools_wake(void *arg);

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "meet/registry.h"
 #include "card/fault/inject.h"
+#include "control/ask/client.h"
 #include "tools/cmd.h"
 
 static const char who[] = "verbatim inject";
@@ -113,17 +115,26 @@ static const char *printable(char *text)
 
 static void tools_inject_ask(struct round *round, pid_t pid, bool alone)
 {
-	char command[32], words[256];
-	int ret = vb_inject_ask(pid, round->line, words, sizeof(words));
+	struct vb_ask_process program = { .pid = pid, .wake = tools_wake, .arg = &pid };
+	struct vb_ask_answer answer;
+	int ret = vb_ask_open(&program, VB_INJECT_SERVICE, round->line, &answer);
+	char command[32];
 
+	if (ret >= 0)
+		close(ret);
+	else if (!answer.words[0])
+		snprintf(answer.words, sizeof(answer.words), "%s",
+			 ret == -ESRCH                             ? "has no card open"
+			 : ret == -ETIMEDOUT || ret == -ECONNRESET ? "does not answer"
+								   : strerror(-ret));
 	/* Of all programs only those count that have the card, or the object, and still run. */
 	if (!alone && (ret == -ENODEV || ret == -ENOENT || ret == -ESRCH))
 		return;
 	tools_command_of(pid, command, sizeof(command));
-	if (ret) {
+	if (ret < 0) {
 		round->failed++;
 		fprintf(stderr, "%s: %d %s: %s\n", who, (int)pid, printable(command),
-			printable(words));
+			printable(answer.words));
 	} else {
 		round->done++;
 		printf("%d %s: %s\n", (int)pid, printable(command), round->line);

@@ -27,7 +27,7 @@ PLACES = {
     # Before destructors of the program, with threads that still run.
     ('api/flexio/app.c', ATEXIT): 'programs that dpacc made destroy their apps in destructors',
     ('dpa/observe/sample.c', ATEXIT): 'profiles of processes that the program leaves to exit()',
-    ('gdb/listen.c', ATEXIT): 'a debugger learns the exit status',
+    ('control/ask/ask.c', ATEXIT): 'a debugger learns the exit status',
     # Programs, which have no card in them where they do that.
     ('tools/stdio.c', ATEXIT): 'a tool says that its output could not be written',
     ('tools/dpacc/mem.c', ATEXIT): 'memory of the compiler',

@@ -604,6 +604,14 @@ def listener(program):
         return next(line.split('@')[1].strip() for line in table if line.rstrip().endswith('/' + half))
 
 
+ANSWER = struct.Struct('<IiI256s')
+
+
+def request(*words, magic=0x316b7361, service=b'gdb'):
+    """As src/control/ask/peer.h has it."""
+    return struct.pack('<I16s268s', magic, service, ' '.join(words).encode())
+
+
 def as_nobody(code, *arguments):
     """A piece of Python, run as another user."""
     if os.geteuid():
@@ -620,11 +628,10 @@ def check_another_user_is_refused(_):
                          'except ConnectionError: print(b"")', server.port)
         equal(done.stdout.strip(), "b''", f'nothing over TCP {done.stderr}')
         equal('refused a connection that is not of user 0' in server.process.stderr.readline(), True, 'and it says so')
-        hello = struct.pack('<IIIIQ', 0x67626476, 1, 3, 0, int(program.token, 16))
         done = as_nobody('import socket, struct, sys\n'
                          's = socket.socket(socket.AF_UNIX)\ns.connect("\\0" + sys.argv[1])\n'
                          'try: s.sendall(bytes.fromhex(sys.argv[2]))\nexcept OSError: pass\n'
-                         'print(struct.unpack("<IIiI", s.recv(16))[2])', listener(program), hello.hex())
+                         'print(struct.unpack("<Ii", s.recv(8))[1])', listener(program), request('attach', program.token[2:]).hex())
         equal(done.stdout.strip(), '-1', f'EPERM at the socket {done.stderr}')
         program.ask('rpc 1 2', 'rpc 0 5')
         program.end()
@@ -646,13 +653,13 @@ def check_wrong_token(_):
 def check_garbage_on_the_socket(_):
     with Program() as program:
         name = '\0' + listener(program)
-        for junk in (b'', b'x', b'\xff' * 24, b'GET / HTTP/1.0\r\n\r\n' * 100, struct.pack('<IIIIQ', 0x67626476, 9, 1, 0, 0),
-                     struct.pack('<IIIIQ', 0x67626476, 1, 77, 0, 0)):
+        for junk in (b'', b'x', b'\xff' * 24, b'GET / HTTP/1.0\r\n\r\n' * 100, request('list', magic=0x67626476),
+                     request('none'), request('attach', 'x'), request(), request('x' * 300), request('list')[:200]):
             with socket.socket(socket.AF_UNIX) as s:
                 s.connect(name)
                 try:
                     s.sendall(junk)
-                except BrokenPipeError:
+                except (BrokenPipeError, ConnectionResetError):
                     pass
         idle = []
         for _ in range(100):  # more than it takes
@@ -662,14 +669,14 @@ def check_garbage_on_the_socket(_):
         program.ask('rpc 3 4', 'rpc 0 25')
         for s in idle:
             s.close()
-        attach = struct.pack('<IIIIQ', 0x67626476, 1, 3, 0, int(program.token, 16))
+        attach = request('attach', program.token[2:])
         for junk in (b'$' + b'a' * 100000, b'$m0,ffffffffffffffff#00' * 1000, b'\x03' * 10000, bytes(range(256)) * 50):
             answer = None
             while answer != 0:  # the one before may still be leaving
                 with socket.socket(socket.AF_UNIX) as s:
                     s.connect(name)
                     s.sendall(attach)
-                    answer = struct.unpack('<IIiI', s.recv(16, socket.MSG_WAITALL))[2]
+                    answer = ANSWER.unpack(s.recv(ANSWER.size, socket.MSG_WAITALL))[1]
                     if answer == 0:
                         s.sendall(junk)
         program.ask('rpc 5 6', 'rpc 0 61')
@@ -697,7 +704,7 @@ def check_requests_of_a_browser_are_refused(_):
 
 def check_program_that_is_stopped(_):
     with Program() as program:
-        pid = int(listener(program).split('/')[2])
+        pid = int(listener(program).split('/')[3])
         os.kill(pid, signal.SIGSTOP)
         try:
             expect(verbatim_gdb(program.token), 125, stderr='does not answer')
@@ -812,7 +819,7 @@ def check_program_that_never_thought_of_debuggers(folder):
     elf = folder / 'device.elf'
     with Program('quiet') as program:
         pid = str(program.process.pid)
-        equal('verbatim-gdb' in threads_of(pid), False, threads_of(pid))
+        equal({'verbatim-gdb', 'verbatim-ask'} & set(threads_of(pid)), set(), threads_of(pid))
         equal(pid in run(BIN / 'verbatim', 'gdb', cwd=folder, env=environment()).stdout, False, 'it is not listed')
         done = verbatim_gdb('--batch', '--ex', 'print counter', '--ex', 'detach', pid)
         equal(re.search(r'^\$1 = 1000$', expect(done).stdout, re.M) is not None, True, done.stdout + done.stderr)

@@ -6,6 +6,8 @@
  *	full       take all descriptors that there are
  *	name       take a name that a terminal would obey
  *	cpu        print the milliseconds of processor time so far
+ *	close      close mlx5_0, and
+ *	open       open it again
  *
  * With "race" it opens the device in several threads at a time instead, and each looks at the port.
  */
@@ -79,10 +81,14 @@ static int cpu_ms(void)
 		     (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1000);
 }
 
-static int obey(struct ibv_context *ctx, const char *line)
+static int obey(struct ibv_context **ctx, const char *line)
 {
 	if (!strcmp(line, "state\n"))
-		return port_state(ctx);
+		return port_state(*ctx);
+	if (!strcmp(line, "close\n"))
+		return ibv_close_device(*ctx);
+	if (!strcmp(line, "open\n"))
+		return !(*ctx = device_open());
 	if (!strcmp(line, "full\n"))
 		return take_descriptors();
 	if (!strcmp(line, "name\n"))
@@ -104,7 +110,7 @@ int main(int argc, char **argv)
 	printf("ready\n");
 	do
 		fflush(stdout);
-	while (fgets(line, sizeof(line), stdin) && printf("%d\n", obey(ctx, line)) > 0);
+	while (fgets(line, sizeof(line), stdin) && printf("%d\n", obey(&ctx, line)) > 0);
 	check_eq(ibv_close_device(ctx), 0);
 	return 0;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """verbatim inject beside programs that are stopped, have no descriptor left, or open their devices in a race; odd command lines and scripts."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,29 @@ def check_full():
         check(program.do('state') == ACTIVE, 'done without an answer')
 
 
+def check_no_device():
+    """A program that has closed its devices can still be asked for some seconds; then it has no card."""
+    with Program() as program:
+        inject('mlx5_0', 'fail', 'pd', '0')
+        program.do('close')
+        said = inject('--pid', str(program.pid), 'mlx5_0', 'port', '1', 'down', code=1)
+        check('mlx5_0 is not open' in said or 'has no card open' in said, said)
+        while 'has no card open' not in said:
+            time.sleep(0.1)
+            if program.process.poll() is None and listens(program.pid):
+                continue
+            said = inject('--pid', str(program.pid), 'mlx5_0', 'port', '1', 'down', code=1)
+        program.do('open')
+        check(program.do('state') == ACTIVE, 'done without a device')
+        inject('--pid', str(program.pid), 'mlx5_0', 'port', '1', 'down')
+        check(program.do('state') == DOWN, 'not done')
+
+
+def listens(pid):
+    with open('/proc/net/unix', encoding='ascii', errors='replace') as table:
+        return any(re.search(rf'@verbatim/\d+/\d+/{pid}/', line) for line in table)
+
+
 def run_script(text, *program, code=0):
     with tempfile.NamedTemporaryFile() as script:
         script.write(text)
@@ -152,6 +176,6 @@ def check_scripts():
         check(done.returncode > 0 and f'VERBATIM_INJECT: {script}: ' in done.stderr, f'{done.returncode}\n{done.stderr}')
 
 
-for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_stopped):
+for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_no_device, check_stopped):
     test()
 print('ok')

@@ -137,7 +137,6 @@ static const struct vb_sink sink = {
 	.delivers_first = never_first,
 	.work = no_work,
 	.pending = none_pending,
-	.asked = nothing,
 	.is_local = is_here,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns which device processes debuggers can attach to: all, when the tool of a debugger asks the program
- * for it (card/fault/inject.h); before, those whose token the program asked for. Until then there is neither
+ * for it (gdb/listen.h); before, those whose token the program asked for. Until then there is neither
  * a socket nor a thread.
  *
  *	VERBATIM_DPA_DEBUG=off          no tool can ask
@@ -18,7 +18,6 @@
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
-#include "card/fault/inject.h"
 
 enum debug_mode { DEBUG_OFF, DEBUG_ASKED, DEBUG_ON, DEBUG_WAIT };
 
@@ -143,7 +142,7 @@ int vb_flexio_debug_begin(struct flexio_process *process)
 	VB_NO_CANCEL;
 	err = read_mode(&mode, &tool);
 	if (!err && mode != DEBUG_OFF)
-		vb_inject_serve_debug(process->accel->adapter->card, offer_all);
+		vb_gdb_serve_tools(offer_all);
 	if (err || mode <= DEBUG_ASKED)
 		return err;
 	pthread_mutex_lock(&process->mutex);

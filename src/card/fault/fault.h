@@ -15,8 +15,6 @@ void vb_inject_forked(struct vb_card *card);
 /* --- inject_link.c --- */
 /* The first adapter is being opened: what a script asks for. 0, or -EINVAL after a log line. */
 int vb_inject_begin(struct vb_card *card);
-/* A tool has something to ask of the card. */
-void vb_inject_asked(struct vb_card *card);
 
 /* --- inject_port.c --- */
 static inline bool vb_port_is_cut(const struct vb_adapter *adapter, uint32_t port)

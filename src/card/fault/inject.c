@@ -82,8 +82,6 @@ void vb_inject_forked(struct vb_card *card)
 	pthread_mutex_init(&card->inject.lock, NULL);
 	pthread_mutex_init(&card->inject.script_lock, NULL);
 	card->inject.devs = NULL;
-	card->inject.listens = card->inject.asked = false;
-	vb_file_close(&card->inject.listener);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
 		atomic_store_explicit(&card->inject.at[i].cut, 0, memory_order_relaxed);
 		if (i < card->adapters.count)

@@ -2,7 +2,7 @@
 /*
  * Faults on demand: what they are called, and who carries them out.
  *
- *	verbatim inject --- socket ---.
+ *	verbatim inject --- service --.
  *	VERBATIM_INJECT=FILE ---------+--> vb_inject_apply() --> ports, queue pairs, devices, creations: the card
  *	                                                   `--> execution units: whoever has them (vb_inject_serve_eus)
  *
@@ -68,6 +68,9 @@ struct vb_inject {
 
 enum { VB_INJECT_LINE = 256, VB_INJECT_LINES = 4096 };
 
+/* What tools ask for a fault (control/ask/client.h): its line. */
+#define VB_INJECT_SERVICE "inject"
+
 /*
  * One line, not longer than VB_INJECT_LINE. 0; 1 where it is empty or a comment; -EINVAL and words.
  * The words are cut to what fits.
@@ -95,20 +98,6 @@ VB_PUBLIC int vb_inject_apply(struct vb_card *card, const struct vb_inject *faul
 VB_PUBLIC void vb_inject_serve_eus(const struct vb_adapter *adapter,
 				   int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg);
 
-/*
- * The same way serves debuggers: a line that is no fault asks the program to let them attach to its
- * device processes. serve: who does that; 0 or -errno. NULL: no more.
- */
-#define VB_INJECT_DEBUG "debug"
-VB_PUBLIC void vb_inject_serve_debug(struct vb_card *card, int (*serve)(void));
 
 /* A creation on it that is about to be done: 0, -ENOMEM where it is asked to fail, -EIO where fatal. */
 int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object);
-
-/* --- the tool's side -------------------------------------------------------------------------- */
-
-/*
- * Have the process with this pid carry out the line: 0, or -errno and words as above. -ESRCH: it has no
- * card open, -ETIMEDOUT: it does not answer, -EPERM: it is another user's.
- */
-int vb_inject_ask(pid_t pid, const char *line, char *words, size_t size);

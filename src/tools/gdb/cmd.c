@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "card/fault/inject.h"
 #include "tools/cmd.h"
 #include "tools/gdb/gdb.h"
 
@@ -106,98 +105,78 @@ static const struct argp_option options[] = {
 
 /* ---- what there is ---- */
 
-/* Call visit for each device process of a program, or of all (pid 0); how many there are. */
-static int each(pid_t pid, void (*visit)(void *arg, pid_t pid, const struct vb_gdb_entry *entry),
-		void *arg)
+/* Print a program's device processes, under a title. */
+static void print_entries(pid_t pid, const struct vb_gdb_entry *entries, int count, bool *titled)
 {
-	struct vb_gdb_host *hosts = NULL;
-	int nhosts = vb_gdb_hosts(&hosts), count = 0;
-
-	for (int i = 0; i < nhosts; i++) {
-		struct vb_gdb_entry *entries;
-		pid_t owner;
-		int fd = vb_gdb_connect(&hosts[i], &owner), n;
-
-		if (fd < 0)
-			continue;
-		n = !pid || owner == pid ? vb_gdb_ask(fd, VB_GDB_LIST, 0, &entries) : -ENOENT;
-		if (n == -ETIMEDOUT)
-			fprintf(stderr, "%s: PID %d: %s\n", who, (int)owner, gdb_reason(n));
-		for (int k = 0; k < n; k++)
-			visit(arg, owner, &entries[k]);
-		if (n >= 0)
-			free(entries);
-		count += n > 0 ? n : 0;
-		close(fd);
-	}
-	free(hosts);
-	return count;
-}
-
-static void print_entry(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
-{
-	bool *titled = arg;
 	char command[32];
 
-	if (!*titled)
+	if (count > 0 && !*titled)
 		printf("%8s %-15s  %-18s  %-8s  %-9s  %s\n", "PID", "COMMAND", "TOKEN", "ADAPTER",
 		       "DEBUGGER", "DEVICE PROCESS (APP)");
-	*titled = true;
+	*titled |= count > 0;
 	tools_command_of(pid, command, sizeof(command));
-	printf("%8d %-15s  0x%016" PRIx64 "  %-8s  %-9s  %s (%s)\n", (int)pid, command,
-	       entry->token, entry->adapter,
-	       entry->attached ? "attached"
-	       : entry->waits  ? "awaited"
-			       : "-",
-	       entry->process, entry->app);
+	for (int i = 0; i < count; i++)
+		printf("%8d %-15s  0x%016" PRIx64 "  %-8s  %-9s  %s (%s)\n", (int)pid, command,
+		       entries[i].token, entries[i].adapter,
+		       entries[i].attached ? "attached"
+		       : entries[i].waits  ? "awaited"
+					   : "-",
+		       entries[i].process, entries[i].app);
 }
 
-static int gdb_list(pid_t pid)
+/* Those of all programs that listen. A program that does not is not woken. */
+static int gdb_list(void)
 {
+	uint32_t *keys = NULL;
+	int nkeys = vb_ask_list(&keys);
 	bool titled = false;
 
-	if (each(pid, print_entry, &titled))
+	for (int i = 0; i < nkeys; i++) {
+		struct vb_ask_process program = { .key = keys[i] };
+		struct vb_gdb_entry *entries;
+		int n = gdb_ask(&program, VB_GDB_LIST, 0, &entries, NULL);
+
+		if (n == -ETIMEDOUT)
+			fprintf(stderr, "%s: PID %d: %s\n", who, (int)program.pid, gdb_reason(n));
+		print_entries(program.pid, entries, n, &titled);
+		if (n >= 0)
+			free(entries);
+	}
+	free(keys);
+	if (titled)
 		return 0;
-	fprintf(stderr, "%s: %s\n", who,
-		pid ? "that process has no device process that can be debugged"
-		    : "no program of yours listens for debuggers; 'verbatim gdb PID' attaches to any that has device code ('dpa-ps' lists them)");
+	fprintf(stderr,
+		"%s: no program of yours listens for debuggers; 'verbatim gdb PID' attaches to any that has device code ('dpa-ps' lists them)\n",
+		who);
 	return 1;
-}
-
-/*
- * A program listens for debuggers when it is asked to. One that cannot be asked may listen already: what
- * there is will be seen.
- */
-static void let_listen(pid_t pid)
-{
-	char words[256];
-	int err = vb_inject_ask(pid, VB_INJECT_DEBUG, words, sizeof(words));
-
-	if (err == -ETIMEDOUT || err == -EPERM)
-		fprintf(stderr, "%s: PID %d: %s\n", who, (int)pid, gdb_reason(err));
-}
-
-static void keep_token(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
-{
-	*(uint64_t *)arg = entry->token;
 }
 
 /* A number of at most 32 bits is a pid: tokens have a random upper half. */
 static bool find_token(struct arguments *args)
 {
+	pid_t pid = (pid_t)args->what;
+	struct vb_ask_process program = { .pid = pid, .wake = tools_wake, .arg = &pid };
+	struct vb_gdb_entry *entries = NULL;
+	bool titled = false;
 	int count;
 
-	if (args->what >> 32) {
-		args->run.token = args->what;
+	args->run.token = args->what;
+	if (args->what >> 32)
 		return true;
-	}
-	let_listen((pid_t)args->what);
-	count = each((pid_t)args->what, keep_token, &args->run.token);
+	count = gdb_ask(&program, VB_GDB_OFFER, 0, &entries, NULL);
+	if (count == -ETIMEDOUT || count == -EPERM)
+		fprintf(stderr, "%s: PID %d: %s\n", who, (int)pid, gdb_reason(count));
+	if (count <= 0)
+		fprintf(stderr, "%s: that process has no device process that can be debugged\n",
+			who);
 	if (count > 1)
 		fprintf(stderr, "%s: %" PRIu64 " has %d device processes; take one by its token:\n",
 			who, args->what, count);
-	if (count != 1)
-		gdb_list((pid_t)args->what);
+	if (count > 1)
+		print_entries(pid, entries, count, &titled);
+	if (count == 1)
+		args->run.token = entries[0].token;
+	free(entries);
 	return count == 1;
 }
 
@@ -237,7 +216,7 @@ int cmd_gdb(int argc, char **argv)
 	else if (args.program)
 		code = gdb_program(&args.run, args.config, args.program);
 	else if (!args.what)
-		code = gdb_list(0);
+		code = gdb_list();
 	else if (!find_token(&args))
 		code = 1;
 	else

@@ -5,11 +5,16 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* Device processes of one program; more than any accelerator has room for. */
+#define ENTRIES_MAX 65536
 
 bool gdb_parse_token(const char *text, uint64_t *token)
 {
@@ -52,39 +57,82 @@ const char *gdb_reason(int err)
 	}
 }
 
+/* The entries behind an answer: their number or -errno. */
+static int entries_read(int fd, uint32_t count, struct vb_gdb_entry **entries)
+{
+	struct vb_gdb_entry *list;
+
+	if (count > ENTRIES_MAX)
+		return -EPROTO;
+	list = calloc(count + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	if (!vb_peer_read(fd, list, count * sizeof(*list))) {
+		free(list);
+		return -ECONNRESET;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		list[i].process[sizeof(list[i].process) - 1] = '\0';
+		list[i].app[sizeof(list[i].app) - 1] = '\0';
+		list[i].adapter[sizeof(list[i].adapter) - 1] = '\0';
+	}
+	*entries = list;
+	return (int)count;
+}
+
+int gdb_ask(struct vb_ask_process *program, const char *request, uint64_t token,
+	    struct vb_gdb_entry **entries, int *fd)
+{
+	struct vb_ask_answer answer;
+	char words[64];
+	int peer, n;
+
+	snprintf(words, sizeof(words), "%s %" PRIx64, request, token);
+	peer = vb_ask_open(program, VB_GDB_SERVICE, words, &answer);
+	if (peer < 0)
+		return peer;
+	n = entries_read(peer, answer.count, entries);
+	if (n < 0 || !fd)
+		close(peer);
+	else
+		*fd = peer;
+	return n;
+}
+
+int gdb_ask_token(const char *request, uint64_t token, struct vb_gdb_entry **entries, int *fd)
+{
+	return gdb_ask(&(struct vb_ask_process){ .key = (uint32_t)(token >> 32) }, request, token,
+		       entries, fd);
+}
+
 int gdb_attach(uint64_t token)
 {
 	struct vb_gdb_entry *entries;
-	int fd = vb_gdb_connect_token(token, NULL), n;
+	int fd, n = gdb_ask_token(VB_GDB_ATTACH, token, &entries, &fd);
 
-	if (fd < 0)
-		return fd;
-	n = vb_gdb_ask(fd, VB_GDB_ATTACH, token, &entries);
-	if (n >= 0) {
-		free(entries);
-		return fd;
-	}
-	close(fd);
-	return n;
+	if (n < 0)
+		return n;
+	free(entries);
+	return fd;
 }
 
 int gdb_look(uint64_t token, struct vb_gdb_entry *entry, pid_t *pid)
 {
-	struct vb_gdb_entry *entries = NULL;
-	int fd = vb_gdb_connect_token(token, pid), n, err = -ENOENT;
+	struct vb_ask_process program = { .key = (uint32_t)(token >> 32) };
+	struct vb_gdb_entry *entries;
+	int n = gdb_ask(&program, VB_GDB_LIST, 0, &entries, NULL), err = -ENOENT;
 
-	if (fd < 0)
-		return fd;
-	n = vb_gdb_ask(fd, VB_GDB_LIST, 0, &entries);
+	if (n < 0)
+		return n;
 	for (int i = 0; i < n; i++)
 		if (entries[i].token == token) {
 			*entry = entries[i];
 			err = 0;
 		}
-	if (n >= 0)
-		free(entries);
-	close(fd);
-	return n < 0 ? n : err;
+	free(entries);
+	if (pid)
+		*pid = program.pid;
+	return err;
 }
 
 /* One way: what was read and is not yet written. */

@@ -93,7 +93,7 @@ static int copy_elf(int from, int to, uint64_t left)
 	while (left) {
 		size_t n = left < sizeof(bytes) ? left : sizeof(bytes);
 
-		if (!vb_gdb_read_all(from, bytes, n))
+		if (!vb_peer_read(from, bytes, n))
 			return -ECONNRESET;
 		for (size_t at = 0; at < n;) {
 			ssize_t done = write(to, bytes + at, n - at);
@@ -110,13 +110,10 @@ static int copy_elf(int from, int to, uint64_t left)
 int gdb_save_elf(uint64_t token, const char *path)
 {
 	struct vb_gdb_entry *entry = NULL;
-	int fd = vb_gdb_connect_token(token, NULL), file, err;
+	int fd, file, err = gdb_ask_token(VB_GDB_ELF, token, &entry, &fd);
 
-	err = fd < 0 ? fd : vb_gdb_ask(fd, VB_GDB_ELF, token, &entry);
 	if (err < 0) {
 		fprintf(stderr, "%s: %s\n", who, gdb_reason(err));
-		if (fd >= 0)
-			close(fd);
 		return err;
 	}
 	file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

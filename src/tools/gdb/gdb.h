@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "control/ask/client.h"
 #include "gdb/link.h"
 
 /* ---- common.c ---- */
@@ -17,6 +18,14 @@
 bool gdb_parse_token(const char *text, uint64_t *token);
 /* Why a program refuses a debugger. */
 const char *gdb_reason(int err);
+/*
+ * Ask a program that can be debugged (gdb/link.h). The number of entries, which are for free(), or -errno.
+ * fd: the connection; NULL: it is closed.
+ */
+int gdb_ask(struct vb_ask_process *program, const char *request, uint64_t token,
+	    struct vb_gdb_entry **entries, int *fd);
+/* Of the program that a token names. */
+int gdb_ask_token(const char *request, uint64_t token, struct vb_gdb_entry **entries, int *fd);
 /* A connection on which the remote serial protocol follows: the descriptor or -errno. */
 int gdb_attach(uint64_t token);
 /* What a token names, and the program's pid (may be NULL): 0 or -errno. */

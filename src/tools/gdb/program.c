@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "tools/cmd.h"
-#include "control/ask/peer.h"
 
 static const char who[] = "verbatim gdb";
 static pid_t program_pid;
@@ -74,7 +73,7 @@ static bool accept_token(int listener, uint64_t *token)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	bool good = fd >= 0 && vb_peer_is_own(fd, NULL) &&
-		    vb_gdb_read_all(fd, token, sizeof(*token)) && vb_gdb_write_all(fd, "y", 1);
+		    vb_peer_read(fd, token, sizeof(*token)) && vb_peer_write(fd, "y", 1);
 
 	if (fd >= 0)
 		close(fd);

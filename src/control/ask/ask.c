@@ -24,8 +24,9 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 
-#include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "host/thread.h"
 
 enum {
@@ -53,7 +54,7 @@ static struct {
 	struct vb_file listener;
 	bool listens;      /* there is a thread at it */
 	bool asked;        /* since that thread last found nothing to do */
-	bool exits; /* call us */
+	bool exits;        /* call us */
 	unsigned int held; /* vb_ask_hold() */
 	uint32_t key;      /* 0: not drawn yet */
 	uint64_t connections;

@@ -37,7 +37,7 @@ bool vb_barrier_is_forbidden(void)
  * only for filters that come without notice; where prctl() announces them, membarrier does it while it
  * can (vb_barrier_give_up_calls()).
  */
-void vb_barrier_settle(void)
+void vb_barrier_outwait(void)
 {
 	uint64_t end = vb_machine_ns() + SETTLE_NS;
 
@@ -79,7 +79,7 @@ void vb_barrier_heavy(void)
 		return;
 	have_fences();
 	/* Another thread that comes here meanwhile waits, too. */
-	vb_barrier_settle();
+	vb_barrier_outwait();
 	atomic_store_explicit(&settled, true, memory_order_release);
 }
 

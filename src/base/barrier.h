@@ -38,7 +38,7 @@ bool vb_barrier_is_forbidden(void);
  * Once, by the heavy side that was refused the call after light ones went without a fence: wait until
  * all of them are over.
  */
-void vb_barrier_settle(void);
+void vb_barrier_outwait(void);
 
 extern _Atomic bool vb_barrier_available;
 

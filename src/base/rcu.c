@@ -180,7 +180,7 @@ static void make_seen(void)
 	    !syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
 		return;
 	atomic_store_explicit(&vb_rcu.fenced, true, memory_order_seq_cst);
-	vb_barrier_settle();
+	vb_barrier_outwait();
 	atomic_store_explicit(&vb_rcu.settled, true, memory_order_release);
 }
 

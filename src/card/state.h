@@ -151,11 +151,11 @@ struct vb_card {
 	struct { /* cable.c */
 		struct vb_lock lock;
 		uint32_t listeners; /* reasons to be sent the frames of other processes */
-		uint32_t tapping;   /* of them: taps */
+		uint32_t capturing; /* of them: captures */
 		uint32_t sniffers;  /* reasons to be shown the packets of queue pairs */
 		/* By adapter; of a cable's first one only: MAC << 16 | tag of the port */
 		_Atomic uint64_t learned[VB_CONFIG_MAX_ADAPTERS][VB_CABLE_MACS];
-		struct vb_tap *_Atomic taps; /* NULL-ended list of all; written under the lock */
+		struct vb_capture *_Atomic captures; /* NULL-ended; written under the lock */
 	} cable;
 
 	struct {                      /* wire.c */

@@ -397,8 +397,8 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
 
 /* Execute max instructions of a RUNNING thread, with its callbacks; if not exact, perhaps some
  * less (VB_CPU_EARLY). */
-enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				  bool *yielded);
+enum vb_dpa_why vb_thread_run_slice(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				    bool *yielded);
 /* The same, but a trap has led to nothing yet. */
 enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 			       bool *yielded);
@@ -426,11 +426,11 @@ static inline void vb_debug_out(struct vb_dpa_thread *thread)
 void vb_debug_forget(struct vb_dpa_thread *thread);
 /* An observer made it come out: true if it must stop for that. */
 bool vb_debug_seen(struct vb_dpa_thread *thread);
-/* It trapped: true if it stops, and vb_debug_execute() delivers the trap later. */
+/* It trapped: true if it stops, and vb_debug_run_slice() delivers the trap later. */
 bool vb_debug_trap(struct vb_dpa_thread *thread);
-/* vb_thread_execute() of a thread that is `ordered`, but for the counters. */
-enum vb_dpa_why vb_debug_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				 bool *yielded);
+/* vb_thread_run_slice() of a thread that is `ordered`, but for the counters. */
+enum vb_dpa_why vb_debug_run_slice(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				   bool *yielded);
 /* The process goes. */
 void vb_debug_free(struct vb_dpa_process *process);
 /* The process of a debugger, with all locks taken; NULL, and none, if it is not stopped. */

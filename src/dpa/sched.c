@@ -574,7 +574,7 @@ static void worker_slice(struct worker *w, struct eu *eu)
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
 	/* Only a replay depends on where a slice ends. */
-	why = vb_thread_execute(thread, slice, dpa->deterministic, &yielded);
+	why = vb_thread_run_slice(thread, slice, dpa->deterministic, &yielded);
 	if (dpa->deterministic) {
 		dpa->retired += thread->cpu.s.instret - instret;
 		pthread_mutex_unlock(&dpa->turn);

@@ -287,7 +287,7 @@ static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action,
 	}
 }
 
-static enum vb_dpa_why dpa_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+static enum vb_dpa_why dpa_thread_run_cpu(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 					  bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
@@ -339,8 +339,8 @@ static enum vb_dpa_why dpa_thread_execute(struct vb_dpa_thread *thread, uint64_t
 /* Some microseconds of guest code: how long what it polls for may wait to be brought. */
 #define POLL_PIECE 10000
 
-static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				       bool *yielded)
+static enum vb_dpa_why slice_run_polling(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+					 bool *yielded)
 {
 	const struct vb_dpa *dpa = thread->process->dpa;
 	uint64_t start = thread->cpu.s.instret, left;
@@ -348,24 +348,24 @@ static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t ma
 
 	for (;;) {
 		left = max - (thread->cpu.s.instret - start);
-		why = left > POLL_PIECE ? dpa_thread_execute(thread, POLL_PIECE, false, yielded)
-					: dpa_thread_execute(thread, left, exact, yielded);
+		why = left > POLL_PIECE ? dpa_thread_run_cpu(thread, POLL_PIECE, false, yielded)
+					: dpa_thread_run_cpu(thread, left, exact, yielded);
 		if (why != VB_DPA_WHY_BUDGET || *yielded || left <= POLL_PIECE)
 			return why;
 		dpa->poll(dpa->poll_arg);
 	}
 }
 
-static enum vb_dpa_why execute_free(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				    bool *yielded)
+static enum vb_dpa_why slice_run_free(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				      bool *yielded)
 {
-	return thread->process->dpa->poll ? execute_polling(thread, max, exact, yielded)
-					  : dpa_thread_execute(thread, max, exact, yielded);
+	return thread->process->dpa->poll ? slice_run_polling(thread, max, exact, yielded)
+					  : dpa_thread_run_cpu(thread, max, exact, yielded);
 }
 
 /* The same, but at the thread's bound it traps. */
-static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				       bool *yielded)
+static enum vb_dpa_why slice_run_bounded(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+					 bool *yielded)
 {
 	struct vb_dpa_state *s = &thread->cpu.s;
 	enum vb_dpa_why why;
@@ -373,7 +373,7 @@ static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t ma
 	if (s->instret < thread->bound) {
 		if (max > thread->bound - s->instret)
 			max = thread->bound - s->instret;
-		why = execute_free(thread, max, exact, yielded);
+		why = slice_run_free(thread, max, exact, yielded);
 		if (why != VB_DPA_WHY_BUDGET || s->instret < thread->bound)
 			return why;
 	}
@@ -386,8 +386,8 @@ static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t ma
 static enum vb_dpa_why dpa_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				       bool *yielded)
 {
-	return thread->bound ? execute_bounded(thread, max, exact, yielded)
-			     : execute_free(thread, max, exact, yielded);
+	return thread->bound ? slice_run_bounded(thread, max, exact, yielded)
+			     : slice_run_free(thread, max, exact, yielded);
 }
 
 enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
@@ -442,8 +442,8 @@ static inline void show_end(struct vb_dpa_thread *thread, struct show *show, uin
 		vb_show_out(thread, show, ticks, retired);
 }
 
-enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				  bool *yielded)
+enum vb_dpa_why vb_thread_run_slice(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				    bool *yielded)
 {
 	uint64_t start = vb_ticks(), instret = thread->cpu.s.instret, ticks;
 	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
@@ -460,7 +460,7 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 			     0))
 		vb_snapshot_answer(thread);
 	if (__builtin_expect(atomic_load_explicit(&thread->ordered, memory_order_relaxed), 0)) {
-		why = vb_debug_execute(thread, max, exact, yielded);
+		why = vb_debug_run_slice(thread, max, exact, yielded);
 	} else {
 		why = vb_thread_pass(thread, max, exact, yielded);
 		if (why == VB_DPA_WHY_TRAP)
@@ -510,7 +510,7 @@ static int dpa_thread_claim(struct vb_dpa_thread *thread, enum thread_state to)
 {
 	enum thread_state idle = THREAD_IDLE;
 
-	/* seq_cst: with the load of the snapshot in vb_thread_execute(). */
+	/* seq_cst: with the load of the snapshot in vb_thread_run_slice(). */
 	if (!atomic_compare_exchange_strong_explicit(&thread->state, &idle, to,
 						     memory_order_seq_cst, memory_order_relaxed))
 		return -EBUSY;
@@ -745,7 +745,7 @@ static void lent_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	}
 }
 
-static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t max)
+static enum vb_dpa_why dpa_thread_run_in_turn(struct vb_dpa_thread *thread, uint64_t max)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 	uint64_t instret = thread->cpu.s.instret;
@@ -754,7 +754,7 @@ static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t ma
 
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
-	why = vb_thread_execute(thread, max, true, &yielded);
+	why = vb_thread_run_slice(thread, max, true, &yielded);
 	if (dpa->deterministic) {
 		dpa->retired += thread->cpu.s.instret - instret;
 		pthread_mutex_unlock(&dpa->turn);
@@ -807,7 +807,7 @@ static enum vb_dpa_why dpa_thread_run_lent(struct vb_dpa_thread *thread, uint64_
 
 	thread->lent = true;
 	do {
-		why = execute_in_turn(thread, max - (thread->cpu.s.instret - start));
+		why = dpa_thread_run_in_turn(thread, max - (thread->cpu.s.instret - start));
 		if (why == VB_DPA_WHY_BLOCK && wait)
 			why = lent_block(thread) ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_STOP;
 		else if (why == VB_DPA_WHY_STOP || why == VB_DPA_WHY_BUDGET)

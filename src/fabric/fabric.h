@@ -291,7 +291,7 @@ static inline uint64_t vb_path_connection(struct vb_path *path, uint32_t qpn)
 /* What a process does with the frames of others; bits. */
 enum vb_frame_use {
 	VB_FRAME_RECEIVES = 1 << 0, /* queues, rules or a TAP get them */
-	VB_FRAME_TAPS = 1 << 1,     /* it looks at what passes a port */
+	VB_FRAME_SNIFFS = 1 << 1,   /* it looks at what passes a port */
 };
 
 /* How this process listens from now on; 0: not at all. */
@@ -299,7 +299,7 @@ void vb_frame_listen(struct vb_fabric *fabric, uint32_t use);
 /*
  * Whether a frame of a queue may be sent, inside a read section: each process that receives has room for
  * it, or has taken nothing for so long that it is not waited for any more. Where not, there will be
- * progress when there is room. Nobody waits for a process that only taps.
+ * progress when there is room. Nobody waits for a process that only sniffs.
  *
  * The room is kept for the caller, among threads that ask, until vb_frame_sent().
  */

@@ -166,8 +166,8 @@ static bool wants(struct vb_fabric *fabric, uint32_t slot, const struct vb_pkt *
 	return !(pkt->origin.ways & VB_FRAME_SNIFFED) || vb_registry_sniffs(fabric->registry, slot);
 }
 
-/* Those of them that tap. */
-static uint64_t tappers(struct vb_fabric *fabric, uint32_t word, uint64_t slots)
+/* Those of them that sniff. */
+static uint64_t frames_sniffers(struct vb_fabric *fabric, uint32_t word, uint64_t slots)
 {
 	uint64_t found = 0;
 
@@ -176,7 +176,7 @@ static uint64_t tappers(struct vb_fabric *fabric, uint32_t word, uint64_t slots)
 			vb_peer_find(fabric, word * 64 + (uint32_t)__builtin_ctzll(slots));
 
 		if (peer && atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
-				    VB_FRAME_TAPS)
+				    VB_FRAME_SNIFFS)
 			found |= slots & -slots;
 	}
 	return found;
@@ -196,25 +196,25 @@ static unsigned int send_to_all(struct vb_fabric *fabric, uint32_t word, uint64_
 }
 
 /*
- * Those that tap get it first, with the time: an answer, by whatever process, comes to them later and
+ * Those that sniff get it first, with the time: an answer, by whatever process, comes to them later and
  * has a later time.
  */
 unsigned int vb_frame_send(struct vb_fabric *fabric, const struct vb_pkt *pkt)
 {
-	uint64_t all[VB_SLOTS / 64], tapping[VB_SLOTS / 64];
+	uint64_t all[VB_SLOTS / 64], sniffing[VB_SLOTS / 64];
 	struct vb_pkt stamped = *pkt;
 	unsigned int lost = 0;
 
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
 		all[word] = listeners(fabric, word);
-		tapping[word] = tappers(fabric, word, all[word]);
-		if (tapping[word] && !stamped.origin.ns)
+		sniffing[word] = frames_sniffers(fabric, word, all[word]);
+		if (sniffing[word] && !stamped.origin.ns)
 			stamped.origin.ns = vb_now_ns();
 	}
 	for (uint32_t word = 0; stamped.origin.ns && word < VB_SLOTS / 64; word++)
-		lost += send_to_all(fabric, word, tapping[word], &stamped);
+		lost += send_to_all(fabric, word, sniffing[word], &stamped);
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
-		lost += send_to_all(fabric, word, all[word] & ~tapping[word], pkt);
+		lost += send_to_all(fabric, word, all[word] & ~sniffing[word], pkt);
 	return lost;
 }
 

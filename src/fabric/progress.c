@@ -222,7 +222,7 @@ static bool is_poller(struct vb_fabric *fabric)
 		!atomic_load_explicit(&fabric->armed, memory_order_relaxed));
 }
 
-static void progress_settle(struct vb_fabric *fabric)
+static void progress_note_poll(struct vb_fabric *fabric)
 {
 	uint32_t state = atomic_load_explicit(wake_word(fabric), memory_order_relaxed);
 
@@ -254,7 +254,7 @@ bool vb_fabric_poll(struct vb_fabric *fabric)
 	poller_turn_to(fabric);
 	any = progress_make(fabric, poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
 	poller.idle = any ? 0 : poller.idle + 1;
-	progress_settle(fabric);
+	progress_note_poll(fabric);
 	if (__builtin_expect(poller.idle && poller.idle % POLLS_TO_YIELD == 0, 0))
 		sched_yield();
 	return any;

@@ -52,7 +52,7 @@ struct vb_frame_origin {
 	};
 	uint32_t ways; /* enum vb_frame_way */
 	uint32_t zero; /* no padding: the struct is copied to the other process */
-	uint64_t ns;   /* when it was sent, for those that tap; 0: when vb_frame_send() is called */
+	uint64_t ns; /* when it was sent, for those that sniff; 0: when vb_frame_send() is called */
 };
 
 /* The values travel between cards (roce.h): a new operation is added at an end, none is renumbered. */

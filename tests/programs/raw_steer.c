@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The card's side of steering (card/ether/flow.h), as libmlx5 and libflexio use it: rules of all domains, TIRs, transport domains,
- * misses, rules that come and go under traffic, frames put on a cable and taps.
+ * misses, rules that come and go under traffic, frames put on a cable and captures.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -378,13 +378,13 @@ static void take(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns
 static void cable(void)
 {
 	struct taken here_taken = { 0 }, far_taken = { 0 };
-	struct vb_cable_tap tap = { take, &here_taken }, far_tap = { take, &far_taken };
+	struct vb_capture_sink sink = { take, &here_taken }, far_sink = { take, &far_taken };
 	struct ibv_flow *flow = flow_all(rx.qp), *far_flow = flow_all(far.qp);
 	uint8_t f[9217] = { 0 };
 
-	check_eq(vb_cable_tap_open(dev_of(&rx), &tap), 0);
-	check_eq(vb_cable_tap_open(dev_of(&rx), &tap), -EBUSY);
-	check_eq(vb_cable_tap_open(dev_of(&far), &far_tap), 0);
+	check_eq(vb_capture_open(dev_of(&rx), &sink), 0);
+	check_eq(vb_capture_open(dev_of(&rx), &sink), -EBUSY);
+	check_eq(vb_capture_open(dev_of(&far), &far_sink), 0);
 	send_frame(group, f);
 	station_expect(&rx, f, LEN);
 	station_expect(&far, f, LEN);
@@ -400,8 +400,8 @@ static void cable(void)
 	check_eq(here_taken.len, 60);
 	check_eq(vb_cable_inject(dev_of(&rx), f, 13), -EINVAL);
 	check_eq(vb_cable_inject(dev_of(&rx), f, 9217), -EINVAL);
-	vb_cable_tap_close(dev_of(&rx));
-	vb_cable_tap_close(dev_of(&far));
+	vb_capture_close(dev_of(&rx));
+	vb_capture_close(dev_of(&far));
 	send_frame(group, f);
 	station_expect(&rx, f, LEN);
 	station_expect(&far, f, LEN);
@@ -463,7 +463,7 @@ static void many_segments(void)
 {
 	enum { REQUESTS = 16, MSS = 16, FRAMES = REQUESTS * (STATION_LARGE / MSS) };
 	struct counted counted = { .thread = pthread_self() };
-	struct vb_cable_tap tap = { count_own, &counted };
+	struct vb_capture_sink sink = { count_own, &counted };
 	struct ibv_send_wr wr[REQUESTS], *bad;
 	struct station s;
 	struct ibv_sge sge;
@@ -485,14 +485,14 @@ static void many_segments(void)
 			.send_flags = i + 1 < REQUESTS ? 0 : IBV_SEND_SIGNALED,
 			.tso = { .hdr = header, .hdr_sz = sizeof(header), .mss = MSS },
 		};
-	check_eq(vb_cable_tap_open(dev_of(&s), &tap), 0);
+	check_eq(vb_capture_open(dev_of(&s), &sink), 0);
 	counted.posting = true;
 	check_eq(ibv_post_send(s.qp, wr, &bad), 0);
 	counted.posting = false;
 	check(counted.frames && counted.frames < FRAMES, "%u frames in one call", counted.frames);
 	check(cq_wait(s.send_cq, &wc, PATIENCE_MS));
 	check_eq(wc.status, IBV_WC_SUCCESS);
-	vb_cable_tap_close(dev_of(&s));
+	vb_capture_close(dev_of(&s));
 	station_close(&s);
 }
 

@@ -65,10 +65,10 @@ bool vb_call_worked(struct guest *guest, uint64_t units)
 	return true;
 }
 
-static void call_settle(struct flexio_process *process)
+static void call_wait_written(struct flexio_process *process)
 {
 	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
-		vb_streams_settle(process);
+		vb_streams_wait_written(process);
 }
 
 /* ---- slots ---- */
@@ -421,7 +421,7 @@ static int call_run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 			return err;
 		if (likely(*why != VB_DPA_WHY_BUDGET) || process_dead(process))
 			return slot->guest.end == END_TIMEOUT ? -ETIMEDOUT : 0;
-		call_settle(process);
+		call_wait_written(process);
 		if (vb_call_late(&slot->guest))
 			return -ETIMEDOUT;
 		slice = SLICE;
@@ -654,7 +654,7 @@ flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t 
 	va_start(ap, func_ret);
 	status = call_with(slot, host_func, &result, ap);
 	va_end(ap);
-	call_settle(process);
+	call_wait_written(process);
 	slot_give(process, slot);
 	if (likely(status == FLEXIO_STATUS_SUCCESS) && func_ret)
 		*func_ret = result;

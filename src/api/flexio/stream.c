@@ -510,7 +510,7 @@ int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint
 	return err;
 }
 
-void vb_streams_settle(struct flexio_process *process)
+void vb_streams_wait_written(struct flexio_process *process)
 {
 	uint64_t until =
 		0; /* for all of them: a call waits no longer for many files than for one */

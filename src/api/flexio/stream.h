@@ -53,7 +53,7 @@ int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level,
 int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint64_t buffer,
 		      bool full);
 /* Write out what synchronous streams still hold. */
-void vb_streams_settle(struct flexio_process *process);
+void vb_streams_wait_written(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);
 /* The program exits: what streams still hold goes out, but for asynchronous ones. */
 void vb_streams_leave(void);

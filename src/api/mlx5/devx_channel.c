@@ -102,7 +102,7 @@ static void signal_one(struct devx_channel *channel)
 		return;
 }
 
-static void devx_channel_settle(struct devx_channel *channel)
+static void devx_channel_clear_fd(struct devx_channel *channel)
 {
 	VB_NO_CANCEL;
 	struct pollfd pfd = { .fd = channel->fd, .events = POLLIN };
@@ -169,7 +169,7 @@ void devx_channel_withdraw(struct devx_channel *channel, struct devx_message *me
 	devx_channel_lock(channel);
 	if (message->queued) {
 		remove_message(channel, message);
-		devx_channel_settle(channel);
+		devx_channel_clear_fd(channel);
 	}
 	devx_channel_unlock(channel);
 }
@@ -201,7 +201,7 @@ static ssize_t take_now(struct devx_channel *channel, void *to, size_t len, int 
 		memcpy(to, message->bytes, message->len);
 		remove_message(channel, message);
 	}
-	devx_channel_settle(channel);
+	devx_channel_clear_fd(channel);
 	devx_channel_unlock(channel);
 	return got;
 }

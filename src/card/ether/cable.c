@@ -36,10 +36,10 @@
 
 _Static_assert((int)VB_CABLE_LONGEST == (int)VB_FRAME_MAX, "what a cable takes a ring takes");
 
-struct vb_tap {
+struct vb_capture {
 	struct vb_dev *dev;
-	struct vb_cable_tap tap;
-	struct vb_tap *_Atomic next;
+	struct vb_capture_sink sink;
+	struct vb_capture *_Atomic next;
 };
 
 /* --- listening -------------------------------------------------------------------------------- */
@@ -47,11 +47,11 @@ struct vb_tap {
 /* The lock is held. */
 static uint32_t use_of_frames(const struct vb_card *card)
 {
-	return (card->cable.listeners > card->cable.tapping ? VB_FRAME_RECEIVES : 0) |
-	       (card->cable.tapping ? VB_FRAME_TAPS : 0);
+	return (card->cable.listeners > card->cable.capturing ? VB_FRAME_RECEIVES : 0) |
+	       (card->cable.capturing ? VB_FRAME_SNIFFS : 0);
 }
 
-static void change_use(struct vb_card *card, int listeners, int taps)
+static void change_use(struct vb_card *card, int listeners, int captures)
 {
 	uint32_t before;
 
@@ -59,7 +59,7 @@ static void change_use(struct vb_card *card, int listeners, int taps)
 	vb_lock(&card->cable.lock);
 	before = use_of_frames(card);
 	card->cable.listeners += (uint32_t)listeners;
-	card->cable.tapping += (uint32_t)taps;
+	card->cable.capturing += (uint32_t)captures;
 	if (before != use_of_frames(card))
 		vb_frame_listen(card->fabric, use_of_frames(card));
 	vb_unlock(&card->cable.lock);
@@ -101,11 +101,11 @@ void vb_cable_joined(struct vb_card *card)
 void vb_cable_forked(struct vb_card *card)
 {
 	atomic_store_explicit(&card->cable.lock.held, 0, memory_order_relaxed);
-	card->cable.listeners = card->cable.tapping = card->cable.sniffers = 0;
-	atomic_store_explicit(&card->cable.taps, NULL, memory_order_relaxed);
+	card->cable.listeners = card->cable.capturing = card->cable.sniffers = 0;
+	atomic_store_explicit(&card->cable.captures, NULL, memory_order_relaxed);
 }
 
-/* --- taps ------------------------------------------------------------------------------------- */
+/* --- captures ----------------------------------------------------------------------------------- */
 
 enum { OLDEST_S = 60 }; /* of times that are believed: a stopped capture reads late */
 
@@ -118,52 +118,53 @@ static uint64_t time_of(uint64_t given)
 }
 
 /* ns: when it was sent; 0: now. */
-static void tap_any(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
-		    bool rdma, uint64_t ns)
+static void capture_any(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
+			bool rdma, uint64_t ns)
 {
 	struct vb_card *card = adapter->card;
 
-	/* Pairs with the release in vb_cable_tap_open(). */
-	struct vb_tap *tap = atomic_load_explicit(&card->cable.taps, memory_order_acquire);
+	/* Pairs with the release in vb_capture_open(). */
+	struct vb_capture *capture =
+		atomic_load_explicit(&card->cable.captures, memory_order_acquire);
 
-	for (; __builtin_expect(!!tap, 0);
-	     tap = atomic_load_explicit(&tap->next, memory_order_acquire))
-		if (tap->dev->adapter == adapter && (!rdma || tap->tap.rdma))
-			tap->tap.frame(tap->tap.arg, frame, sent, time_of(ns));
+	for (; __builtin_expect(!!capture, 0);
+	     capture = atomic_load_explicit(&capture->next, memory_order_acquire))
+		if (capture->dev->adapter == adapter && (!rdma || capture->sink.rdma))
+			capture->sink.frame(capture->sink.arg, frame, sent, time_of(ns));
 }
 
-static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
-		      uint64_t ns)
+static void capture_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
+			  uint64_t ns)
 {
-	tap_any(adapter, frame, sent, false, ns);
+	capture_any(adapter, frame, sent, false, ns);
 }
 
-/* What points to the tap of a device, or the end of the list; the lock is held. */
-static struct vb_tap *_Atomic *find_tap(const struct vb_dev *dev)
+/* What points to the capture of a device, or the end of the list; the lock is held. */
+static struct vb_capture *_Atomic *capture_find(const struct vb_dev *dev)
 {
 	struct vb_card *card = vb_dev_card(dev);
-	struct vb_tap *_Atomic *at = &card->cable.taps;
-	struct vb_tap *tap;
+	struct vb_capture *_Atomic *at = &card->cable.captures;
+	struct vb_capture *capture;
 
-	while ((tap = atomic_load_explicit(at, memory_order_relaxed)) && tap->dev != dev)
-		at = &tap->next;
+	while ((capture = atomic_load_explicit(at, memory_order_relaxed)) && capture->dev != dev)
+		at = &capture->next;
 	return at;
 }
 
-int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
+int vb_capture_open(struct vb_dev *dev, const struct vb_capture_sink *sink)
 {
 	struct vb_card *card = vb_dev_card(dev);
-	struct vb_tap *new = calloc(1, sizeof(*new));
-	struct vb_tap *_Atomic *at;
+	struct vb_capture *new = calloc(1, sizeof(*new));
+	struct vb_capture *_Atomic *at;
 	bool busy;
 
 	if (!new)
 		return -ENOMEM;
 	new->dev = dev;
-	new->tap = *tap;
+	new->sink = *sink;
 	vb_card_enter();
 	vb_lock(&card->cable.lock);
-	at = find_tap(dev);
+	at = capture_find(dev);
 	busy = atomic_load_explicit(at, memory_order_relaxed);
 	if (!busy)
 		atomic_store_explicit(at, new, memory_order_release);
@@ -174,32 +175,33 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 		return -EBUSY;
 	}
 	change_use(card, 1, 1);
-	vb_cable_sniff(dev, tap->rdma);
+	vb_cable_sniff(dev, sink->rdma);
 	vb_wire_use(dev->adapter, 1);
 	return 0;
 }
 
-void vb_cable_tap_close(struct vb_dev *dev)
+void vb_capture_close(struct vb_dev *dev)
 {
 	struct vb_card *card = vb_dev_card(dev);
-	struct vb_tap *_Atomic *at;
-	struct vb_tap *tap;
+	struct vb_capture *_Atomic *at;
+	struct vb_capture *capture;
 
 	vb_card_enter();
 	vb_lock(&card->cable.lock);
-	at = find_tap(dev);
-	tap = atomic_load_explicit(at, memory_order_relaxed);
-	if (tap)
-		atomic_store_explicit(at, atomic_load_explicit(&tap->next, memory_order_relaxed),
+	at = capture_find(dev);
+	capture = atomic_load_explicit(at, memory_order_relaxed);
+	if (capture)
+		atomic_store_explicit(at,
+				      atomic_load_explicit(&capture->next, memory_order_relaxed),
 				      memory_order_release);
 	vb_unlock(&card->cable.lock);
 	vb_card_leave();
-	if (!tap)
+	if (!capture)
 		return;
 	vb_wire_use(dev->adapter, -1);
-	vb_cable_sniff(dev, -tap->tap.rdma);
+	vb_cable_sniff(dev, -capture->sink.rdma);
 	vb_read_wait();
-	free(tap);
+	free(capture);
 	change_use(card, -1, -1);
 }
 
@@ -326,7 +328,7 @@ static void switch_frame(struct vb_card *card, const struct vb_frame_origin *ori
 
 		if (has_port(port) && cable_of(port) == origin->cable &&
 		    port->guid != origin->adapter && leads_to(&d, port)) {
-			tap_frame(port, frame, false, origin->ns);
+			capture_frame(port, frame, false, origin->ns);
 			vb_flow_arrive(port, NULL, frame, false);
 		}
 	}
@@ -390,8 +392,8 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		padded = pad(frame, bytes);
 		frame = &padded;
 	}
-	tap_frame(adapter, frame, true, 0);
-	/* First to other processes: one may tap, and queues of this one may answer at once. */
+	capture_frame(adapter, frame, true, 0);
+	/* First to other processes: one may capture, and queues of this one may answer at once. */
 	send_out(adapter->card, &origin, frame);
 	if (ways & VB_FRAME_TO_PORT)
 		vb_flow_arrive(adapter, from, frame, ways & VB_FRAME_TO_CABLE);
@@ -425,11 +427,11 @@ static void cable_show_packet(const struct vb_adapter *from, const struct vb_ada
 			      const struct vb_frame *frame, uint64_t ns)
 {
 	if (from) {
-		tap_any(from, frame, true, true, ns);
+		capture_any(from, frame, true, true, ns);
 		vb_flow_sniff(from, true, frame);
 	}
 	if (to && to != from) {
-		tap_any(to, frame, false, true, ns);
+		capture_any(to, frame, false, true, ns);
 		vb_flow_sniff(to, false, frame);
 	}
 }
@@ -460,13 +462,13 @@ void vb_cable_receive(struct vb_card *card, const struct vb_pkt *pkt)
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
 		if (port && !vb_port_is_cut(port, 1)) {
-			tap_frame(port, &frame, false, pkt->origin.ns);
+			capture_frame(port, &frame, false, pkt->origin.ns);
 			vb_flow_arrive(port, NULL, &frame, false);
 		}
 		return;
 	}
 	if (port) {
-		tap_frame(port, &frame, true, pkt->origin.ns);
+		capture_frame(port, &frame, true, pkt->origin.ns);
 		if (pkt->origin.ways & VB_FRAME_TO_PORT)
 			vb_flow_arrive(port, NULL, &frame, pkt->origin.ways & VB_FRAME_TO_CABLE);
 		else
@@ -495,7 +497,7 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	vb_frame_pad(&frame);
 	vb_read_lock();
 	vb_burst_begin(adapter->card);
-	tap_frame(adapter, &frame, false, 0);
+	capture_frame(adapter, &frame, false, 0);
 	lost = send_out(adapter->card, &origin, &frame); /* as in vb_cable_send() */
 	vb_flow_arrive(adapter, NULL, &frame, false);
 	vb_burst_end();

@@ -105,10 +105,10 @@ enum { VB_CABLE_LONGEST = 9216 }; /* bytes of a frame */
  * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does: it arrives
  * at that port, in all processes. 0, or the number of processes that lost it because they did not take
  * what came before; -EINVAL: shorter than 14 or longer than 9216 bytes. Or take what passes there, sent
- * (by this process or another one) or received; one tap of a device at a time (-EBUSY), which must be
- * closed before the device. tap is called in a read section, from any thread, and must not block.
+ * (by this process or another one) or received; one capture of a device at a time (-EBUSY), which must be
+ * closed before the device. sink->frame is called in a read section, from any thread, and must not block.
  */
-struct vb_cable_tap {
+struct vb_capture_sink {
 	/* ns: when it was sent. Frames of several processes may come in another order. */
 	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);
 	void *arg;
@@ -116,8 +116,8 @@ struct vb_cable_tap {
 };
 
 VB_PUBLIC int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len);
-VB_PUBLIC int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap);
-VB_PUBLIC void vb_cable_tap_close(struct vb_dev *dev);
+VB_PUBLIC int vb_capture_open(struct vb_dev *dev, const struct vb_capture_sink *sink);
+VB_PUBLIC void vb_capture_close(struct vb_dev *dev);
 /*
  * Whether no process would lose a frame of this length that is injected now. give_up: those that would
  * are not asked any more until they take frames again.
@@ -129,7 +129,7 @@ VB_PUBLIC bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up)
  */
 VB_PUBLIC bool vb_cable_drained(struct vb_dev *dev, bool slow_too);
 /*
- * Frames of any port that this process lost before a tap or a rule saw them; and the number of processes
+ * Frames of any port that this process lost before a capture or a rule saw them; and the number of processes
  * that ended before anything of theirs was read, so that nobody knows how many frames that was.
  */
 VB_PUBLIC uint64_t vb_cable_lost(struct vb_dev *dev, uint32_t *unread);

@@ -125,7 +125,7 @@ static bool lend_is_valid(const struct vb_hbl_cq_info *cq, uint32_t count)
  * The peer ended while it delivered: a CQE that it wrote without counting it is counted now. The index
  * says so; where that was not written, the valid bit does, in a program that clears those.
  */
-static void lend_settle(struct vb_hbl_cq *cq)
+static void lend_count_last(struct vb_hbl_cq *cq)
 {
 	uint32_t produced = vb_hbl_cq_produced(cq);
 	uint64_t index = 0;
@@ -153,7 +153,7 @@ void vb_hbl_take_back(struct vb_hbl_qp *qp)
 	vb_lock(&rq->lock);
 	vb_hbl_lent_take(qp, queue);
 	if (unfinished)
-		lend_settle(qp->res_cq);
+		lend_count_last(qp->res_cq);
 	rq->packets += atomic_load_explicit(&queue->messages, memory_order_relaxed);
 	rq->bytes_received += atomic_load_explicit(&queue->bytes, memory_order_relaxed);
 	atomic_store_explicit(&qp->lent, NULL, memory_order_relaxed);

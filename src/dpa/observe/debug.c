@@ -345,8 +345,8 @@ static enum vb_dpa_why observe_debug_step(struct vb_dpa_thread *thread, const st
 	return why;
 }
 
-enum vb_dpa_why vb_debug_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-				 bool *yielded)
+enum vb_dpa_why vb_debug_run_slice(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				   bool *yielded)
 {
 	struct order order = take_order(thread);
 	enum vb_dpa_why why;

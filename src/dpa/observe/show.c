@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns what the event tracer sees of a slice: a sample in front of it and one behind it. Counting is
- * cheaper, and part of vb_thread_execute() itself. control/show/dpa.h has the rules of both.
+ * cheaper, and part of vb_thread_run_slice() itself. control/show/dpa.h has the rules of both.
  *
  * Time is that of the processor, in ticks. In deterministic mode it is the number of instructions
  * that all threads have retired, so that a run can be repeated with every sample the same.

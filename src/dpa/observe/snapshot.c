@@ -120,7 +120,7 @@ static int want(struct vb_dpa_thread *thread, void *arg)
 	taking->list[taking->count].id =
 		taking->id ? taking->id(thread) : vb_dpa_thread_number(thread);
 	pthread_mutex_lock(&dpa->lock);
-	/* seq_cst: before the load of the state, against vb_thread_execute(). */
+	/* seq_cst: before the load of the state, against vb_thread_run_slice(). */
 	atomic_store_explicit(&thread->snapshot, &taking->list[taking->count++],
 			      memory_order_seq_cst);
 	pthread_mutex_unlock(&dpa->lock);

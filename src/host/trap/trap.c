@@ -626,7 +626,7 @@ static bool trap_on_fault(int sig, siginfo_t *info, void *context)
 /*
  * As for a fault, no handler of the program may run while the callback does: it could ring itself,
  * or leave by a jump with locks held. Where the program has none, none needs to be held off. Who
- * installs the first one waits for calls that have not seen it (trap_settle()): hence the second look.
+ * installs the first one waits for calls that have not seen it (trap_wait_calls()): hence the second look.
  */
 static struct region *trap_enter(uintptr_t addr, sigset_t *before, bool *blocked)
 {
@@ -677,7 +677,7 @@ bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 }
 
 /* The first handler of the program is about to come: calls that would not hold it off end before. */
-static void trap_settle(void)
+static void trap_wait_calls(void)
 {
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
 	int tries = 0;
@@ -755,7 +755,7 @@ static bool trap_setup(void)
 	int ret;
 
 	vb_patch_setup();
-	vb_fault_on_handlers(trap_settle);
+	vb_fault_on_handlers(trap_wait_calls);
 	ret = vb_fault_register(trap_on_fault);
 	errno = -ret;
 	return !ret;

@@ -2,9 +2,9 @@
 /*
  * verbatim cable dump: prints what a port sends and receives, or writes it into a pcap file.
  *
- *	any process --> tap (background thread): direction, filter --> queue --> this thread, in the order of sending: line or file
+ *	any process --> capture (background thread): direction, filter --> queue --> this thread, in the order of sending: line or file
  *
- * What is lost on the way, before the tap or at the queue, is counted and said.
+ * What is lost on the way, before the capture or at the queue, is counted and said.
  */
 #include <argp.h>
 #include <errno.h>
@@ -110,7 +110,7 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-/* --- what the tap does ------------------------------------------------------------------------ */
+/* --- what the capture does ------------------------------------------------------------------------ */
 
 static void on_frame(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns)
 {
@@ -171,7 +171,7 @@ static int write_frame(struct dump *d, const struct queued *q)
 
 /* What is missing in the output. */
 struct losses {
-	uint64_t before, here; /* the tap; in the queue */
+	uint64_t before, here; /* the capture; in the queue */
 	uint32_t unread;       /* processes */
 };
 
@@ -274,12 +274,12 @@ static int cable_dump_open_file(struct dump *d)
 
 static int listen_to(struct dump *d)
 {
-	struct vb_cable_tap tap = { .frame = on_frame, .arg = d, .rdma = d->rdma };
+	struct vb_capture_sink sink = { .frame = on_frame, .arg = d, .rdma = d->rdma };
 	struct losses losses;
 	int ret;
 
 	cable_catch_signals(d->queue.ready);
-	ret = vb_cable_tap_open(d->dev, &tap);
+	ret = vb_capture_open(d->dev, &sink);
 	if (ret) {
 		fprintf(stderr, "%s: %s: %s\n", who, d->device, strerror(-ret));
 		return 1;
@@ -288,7 +288,7 @@ static int listen_to(struct dump *d)
 		d->device, VB_CABLE_LONGEST);
 	ret = cable_dump_take_frames(d);
 	losses = count_losses(d);
-	vb_cable_tap_close(d->dev);
+	vb_capture_close(d->dev);
 	print_statistics(d, &losses);
 	return ret;
 }

@@ -82,7 +82,7 @@ void api_channel_mute(struct api_cq *cq, bool muted)
 	if (muted && cq->unread) {
 		cq->unread = 0;
 		vb_list_del(&cq->event);
-		api_event_queue_settle(queue);
+		api_event_queue_clear_fd(queue);
 	}
 	pthread_mutex_unlock(&queue->mutex);
 	vb_card_leave();
@@ -100,7 +100,7 @@ static struct api_cq *channel_take(struct api_event_queue *queue)
 		if (--cq->unread)
 			vb_list_add_tail(&queue->events, &cq->event);
 		cq->fetched++;
-		api_event_queue_settle(queue);
+		api_event_queue_clear_fd(queue);
 	}
 	pthread_mutex_unlock(&queue->mutex);
 	vb_card_leave();

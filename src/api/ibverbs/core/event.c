@@ -56,7 +56,7 @@ void api_event_queue_signal(struct api_event_queue *queue)
  * An event was taken, under the mutex: when it was the last, the fd is no longer readable. The fd
  * may be a blocking one, and another process that has it may have read it: look first.
  */
-void api_event_queue_settle(struct api_event_queue *queue)
+void api_event_queue_clear_fd(struct api_event_queue *queue)
 {
 	VB_NO_CANCEL;
 	struct pollfd pfd = { .fd = queue->fd, .events = POLLIN };
@@ -217,7 +217,7 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 		if (!vb_list_empty(&queue->events)) {
 			ev = container_of(queue->events.next, struct async_event, node);
 			vb_list_del(&ev->node);
-			api_event_queue_settle(queue);
+			api_event_queue_clear_fd(queue);
 			event_deliver(&ev->event, event);
 		}
 		pthread_mutex_unlock(&queue->mutex);
@@ -293,7 +293,7 @@ static void drop_unread(struct api_event_queue *queue, const struct api_async *a
 		dropped = true;
 	}
 	if (dropped)
-		api_event_queue_settle(queue);
+		api_event_queue_clear_fd(queue);
 }
 
 /*

@@ -447,7 +447,7 @@ extern const struct vb_verbs_rings api_rings;
 int api_event_queue_init(struct api_event_queue *queue);
 void api_event_queue_destroy(struct api_event_queue *queue);
 void api_event_queue_signal(struct api_event_queue *queue);
-void api_event_queue_settle(struct api_event_queue *queue);
+void api_event_queue_clear_fd(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
 void api_async_mute(struct ibv_context *context, struct api_async *async, bool muted);

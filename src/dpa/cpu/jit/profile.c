@@ -20,7 +20,7 @@ static void profile_count(struct vb_jit *jit, const struct vb_insn *insn)
 	atomic_fetch_add_explicit(&jit->uses[insn->rs2], 1, memory_order_relaxed);
 }
 
-static void profile_settle(struct vb_jit *jit)
+static void profile_choose_map(struct vb_jit *jit)
 {
 	const int8_t *old = jit->epochs[0].host;
 	uint64_t uses[33], total = 0, served_old = 0, served_new = 0;
@@ -46,7 +46,7 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 	enum vb_cpu_exit exit = VB_CPU_BUDGET;
 
 	if (run == RUNS) {
-		profile_settle(jit);
+		profile_choose_map(jit);
 		atomic_store_explicit(&jit->settled, true, memory_order_relaxed);
 	}
 	if (run % EVERY)

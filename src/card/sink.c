@@ -207,7 +207,7 @@ static void card_forked(struct vb_card *card)
 	vb_flow_forked(card);
 	vb_tir_forked(card);
 	vb_cable_forked(card);
-	vb_wire_forked(card);
+	vb_tap_forked(card);
 	vb_mr_forked(card);
 	vb_umem_forked(card);
 	vb_hbl_forked(card);

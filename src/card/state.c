@@ -43,7 +43,7 @@ void vb_card_begin(struct vb_card *card, struct vb_host *host)
 	pthread_cond_init(&card->mr.called, NULL);
 	pthread_mutex_init(&card->flow.lock, NULL);
 	pthread_mutex_init(&card->tir.lock, NULL);
-	pthread_mutex_init(&card->wire.lock, NULL);
+	pthread_mutex_init(&card->tap.lock, NULL);
 	pthread_mutex_init(&card->emulation.lock, NULL);
 	pthread_mutex_init(&card->umem_lock, NULL);
 	atomic_init(&card->alarms.next, UINT64_MAX);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that the card of one host remembers, except per thread (burst.h, deferred.c, uar.c,
+ * Everything that the card of one host remembers, except per thread (burst.h, deferred.c, doorbell_page.c,
  * hbl/fifo.c). Objects lead here: adapter->card, dev->adapter->card, qp->card. A program has one card,
- * vb_card_program(); vb_card_open() (host.h) makes others.
+ * vb_card_program(); vb_card_open() (open.h) makes others.
  *
  * Each part belongs to the file that is named, which alone changes it. An instance is made of zeros
  * and vb_card_begin(): with the tables by number it would take megabytes of the library's file otherwise.
@@ -23,7 +23,7 @@
 #include "card/fault/inject.h"
 #include "card/hbl/hbl.h"
 #include "card/memory/mr.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/eq.h"
 #include "card/queue/objects.h"
 #include "card/transport/pace.h"
@@ -51,7 +51,7 @@ enum {
 typedef _Atomic(struct vb_deferred *) vb_deferred_stack;
 
 /* The port of one adapter as the end of a TAP. */
-struct vb_wire {
+struct vb_tap {
 	uint32_t users; /* of raw Ethernet on the adapter */
 	bool running;   /* there is a thread */
 	pthread_t thread;
@@ -69,13 +69,13 @@ struct vb_card_tables {
 	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
 	_Atomic(struct vb_emu_map *) emu_map[VB_EMU_MAPS + 1];
 	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];
-	struct { /* uar.c: rings that wait for the background thread */
+	struct { /* doorbell_page.c: rings that wait for the background thread */
 		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
 		_Atomic uint64_t cqs[VB_CQ_MAX / 64 + 1];   /* and per number of a CQ */
 		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
 		_Atomic bool any;
 	} rung;
-	struct vb_uar *uar[VB_UAR_MAX + 1]; /* uar.c: pages that have a number; umem_lock, too */
+	struct vb_uar *uar[VB_UAR_MAX + 1]; /* doorbell_page.c: pages that have a number; umem_lock, too */
 };
 
 struct vb_card {
@@ -143,7 +143,7 @@ struct vb_card {
 		} at[VB_CONFIG_MAX_ADAPTERS][VB_PACES];
 	} pace;
 
-	struct { /* counters.c */
+	struct { /* counter_set.c */
 		struct vb_lock lock;
 		struct vb_counter_set *at[VB_COUNTER_SETS]; /* by number; 0 is nobody's */
 	} counter_sets;
@@ -158,10 +158,10 @@ struct vb_card {
 		struct vb_capture *_Atomic captures; /* NULL-ended; written under the lock */
 	} cable;
 
-	struct {                      /* wire.c */
+	struct {                      /* tap.c */
 		pthread_mutex_t lock; /* of users, running and the threads */
-		struct vb_wire at[VB_CONFIG_MAX_ADAPTERS];
-	} wire;
+		struct vb_tap at[VB_CONFIG_MAX_ADAPTERS];
+	} tap;
 
 	struct {                                     /* emulation.c */
 		pthread_mutex_t lock;                /* of the making of functions */
@@ -191,7 +191,7 @@ struct vb_card {
 		vb_deferred_stack turn;              /* taken from there, oldest first */
 	} deferred;
 
-	struct {                      /* inject.c, inject_port.c, inject_link.c */
+	struct {                      /* inject.c, inject_port.c, inject_ask.c */
 		pthread_mutex_t lock; /* of what is not atomic; over the carrying out of a fault */
 		struct vb_dev *devs;  /* NULL-ended list of all that are open */
 		struct {

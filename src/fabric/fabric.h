@@ -10,7 +10,7 @@
  * path->mtu bytes, and one for each path->span bytes of a READ response. On a wire both are the path MTU. Shared
  * memory takes some KiB in one packet, more where a ring is large, and cuts READ responses for the smallest ring,
  * because each end knows the size of its own only. What is shown of such packets as RoCE frames has therefore more
- * frames than PSNs (card/transport/roce.c).
+ * frames than PSNs (card/transport/as_frames.c).
  *
  *	card:   requester --vb_path_send()--> link (link.h): ring of a peer | a wire
  *	        responder <--sink.receive()-- link <-- vb_fabric_progress()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tools ask the service "gdb" of a host program for (control/ask/peer.h has the socket), one of
+ * What tools ask the service "gdb" of a host program for (control/ask/socket.h has the socket), one of
  *
  *	list             entries of all device processes that can be attached to
  *	offer            the same, after each that the program has was made one of them

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the decoder: bytes as the packet and the addresses that roce.c made them of. Whatever the bytes are, only
+ * Owns the decoder: bytes as the packet and the addresses that roce_encode.c made them of. Whatever the bytes are, only
  * those that the lengths allow are looked at: the lengths of a frame, of IP and of UDP first, the ICRC next, and
  * what the BTH and the headers behind it say only after that.
  */

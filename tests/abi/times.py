@@ -23,8 +23,8 @@ EXCEPTIONS = {
     ('api/flexio/out.c', 'sigtimedwait'): 'takes a pending SIGPIPE back, and never waits for one',
     ('control/ask/client.c', 'usleep'): 'for tools that link nothing else of ours',
     ('tools/stats/statistics.c', 'sigtimedwait'): 'waits for Ctrl-C in a process that has no card',
-    ('control/ask/peer.h', 'SO_RCVTIMEO'): 'between a tool and a program: the kernel\'s end of a read that both processes live through',
-    ('control/ask/peer.h', 'SO_SNDTIMEO'): 'the same of a write',
+    ('control/ask/socket.h', 'SO_RCVTIMEO'): 'between a tool and a program: the kernel\'s end of a read that both processes live through',
+    ('control/ask/socket.h', 'SO_SNDTIMEO'): 'the same of a write',
 }
 
 CLOCKS = ['clock_gettime', 'clock_getres', 'gettimeofday', 'timespec_get', 'times', 'time', 'clock', 'ftime', 'getrusage',

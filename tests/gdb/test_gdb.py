@@ -608,7 +608,7 @@ ANSWER = struct.Struct('<IiI256s')
 
 
 def request(*words, magic=0x316b7361, service=b'gdb'):
-    """As src/control/ask/peer.h has it."""
+    """As src/control/ask/socket.h has it."""
     return struct.pack('<I16s268s', magic, service, ' '.join(words).encode())
 
 

@@ -582,7 +582,7 @@ static socklen_t find_socket(struct sockaddr_un *to)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
 }
 
-/* As src/control/ask/peer.h has them. */
+/* As src/control/ask/socket.h has them. */
 struct request {
 	uint32_t magic;
 	char service[16], words[268];

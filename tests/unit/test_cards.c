@@ -18,7 +18,7 @@
 #include "card/deferred.h"
 #include "card/ether/ether.h"
 #include "card/ether/flow.h"
-#include "card/host.h"
+#include "card/open.h"
 #include "card/queue/doorbell.h"
 #include "card/queue/objects.h"
 

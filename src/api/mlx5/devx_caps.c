@@ -10,7 +10,7 @@
 #include "mlx5.h"
 
 #include "card/ether/flow.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/eq.h"
 #include "card/transport/pace.h"
 #include "devx_bits.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * Counter sets of queues by command (DEVX): what happened to the queue pairs and RQs that name one
- * in counter_set_id. The card counts (card/queue/counters.c); here are the fields of the answer.
+ * in counter_set_id. The card counts (card/queue/counter_set.c); here are the fields of the answer.
  */
 #include "mlx5.h"
 
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

@@ -36,7 +36,7 @@ struct vb_emu_driver {
 
 /* --- doorbells -------------------------------------------------------------------------------- */
 
-/* Only atomic instructions and system calls where the thread is in the card: see uar.c. */
+/* Only atomic instructions and system calls where the thread is in the card: see doorbell_page.c. */
 static void driver_ring(struct vb_emu_driver *driver, uint32_t queue, uint32_t value)
 {
 	struct vb_function_page *page = driver->function->page;

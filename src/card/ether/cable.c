@@ -19,7 +19,7 @@
  * that it sends or receives. A MAC is forgotten when another one needs its place, and has moved when it
  * is seen on another port; time plays no part.
  *
- * A port with a TAP (wire.c) has a cable of its own, with nobody else on it.
+ * A port with a TAP (tap.c) has a cable of its own, with nobody else on it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -176,7 +176,7 @@ int vb_capture_open(struct vb_dev *dev, const struct vb_capture_sink *sink)
 	}
 	change_use(card, 1, 1);
 	vb_cable_sniff(dev, sink->rdma);
-	vb_wire_use(dev->adapter, 1);
+	vb_tap_use(dev->adapter, 1);
 	return 0;
 }
 
@@ -198,7 +198,7 @@ void vb_capture_close(struct vb_dev *dev)
 	vb_card_leave();
 	if (!capture)
 		return;
-	vb_wire_use(dev->adapter, -1);
+	vb_tap_use(dev->adapter, -1);
 	vb_cable_sniff(dev, -capture->sink.rdma);
 	vb_read_wait();
 	free(capture);
@@ -400,7 +400,7 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	if (ways & VB_FRAME_TO_CABLE) {
 		switch_frame(adapter->card, &origin, frame);
 		if (__builtin_expect(adapter->config->tap[0], 0))
-			vb_wire_send(adapter, frame);
+			vb_tap_send(adapter, frame);
 	}
 }
 
@@ -474,7 +474,7 @@ void vb_cable_receive(struct vb_card *card, const struct vb_pkt *pkt)
 		else
 			vb_flow_overhear(port, &frame);
 		if (pkt->origin.ways & VB_FRAME_TO_CABLE && port->config->tap[0])
-			vb_wire_send(port, &frame);
+			vb_tap_send(port, &frame);
 	}
 	if (pkt->origin.ways & VB_FRAME_TO_CABLE)
 		switch_frame(card, &pkt->origin, &frame);

@@ -4,11 +4,11 @@
 
 #include "card/queue/objects.h"
 
-/* --- frames.c --- */
+/* --- receive.c --- */
 /* A raw frame; c has what the CQE shall say about it. */
 void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c);
 
-/* --- raw.c --- */
+/* --- send.c --- */
 enum { VB_RAW_BUFFER = VB_FRAME_MAX + 2048 }; /* of vb_qp.frame */
 /*
  * The frames of a WQE: enum ibv_wc_status, or -EAGAIN where one finds no room; sq.sent counts those that
@@ -69,9 +69,9 @@ const struct vb_adapter *vb_cable_port(struct vb_card *card, __be64 guid);
 /* A frame comes from outside to a port, in all processes; the number of those that lost it. */
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len);
 
-/* --- wire.c --- */
+/* --- tap.c --- */
 /* The process uses raw Ethernet on the adapter, or one use less (-1): then it may carry for a TAP. */
-void vb_wire_use(const struct vb_adapter *adapter, int change);
+void vb_tap_use(const struct vb_adapter *adapter, int change);
 /* A frame leaves the port of an adapter that has a TAP; in a read section. */
-void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame);
-void vb_wire_forked(struct vb_card *card);
+void vb_tap_send(const struct vb_adapter *adapter, const struct vb_frame *frame);
+void vb_tap_forked(struct vb_card *card);

@@ -93,7 +93,7 @@ VB_PUBLIC bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *
 
 /*
  * One sniffer rule more, or less (-1): while there is any, in any process, packets of queue pairs are made into
- * frames for them (roce.c).
+ * frames for them (transport/as_frames.c).
  */
 VB_PUBLIC void vb_cable_sniff(const struct vb_dev *dev, int change);
 

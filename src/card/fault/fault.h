@@ -12,7 +12,7 @@ void vb_inject_opened(struct vb_dev *dev);
 void vb_inject_closing(struct vb_dev *dev);
 void vb_inject_forked(struct vb_card *card);
 
-/* --- inject_link.c --- */
+/* --- inject_ask.c --- */
 /* The first adapter is being opened: what a script asks for. 0, or -EINVAL after a log line. */
 int vb_inject_begin(struct vb_card *card);
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys inside of the card: look-ups on the data path. */
+/*
+ * Keys inside of the card: look-ups on the data path. A key is checked in two places: here, by the
+ * process that registered it, for its own work and for packets; and in fabric/direct.c
+ * (direct_check()), by a peer that copies by itself, on what entries.h shows of the key. A new rule
+ * for keys goes to both.
+ */
 #pragma once
 
 #include "card/memory/mr.h"

@@ -17,7 +17,7 @@
 #include "card/deferred.h"
 #include "card/device.h"
 #include "card/format/format.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/cq.h"
 #include "card/queue/doorbell.h"
 #include "card/queue/qp.h"
@@ -185,7 +185,7 @@ struct vb_qp *vb_qp_find(struct vb_card *card, uint32_t qpn); /* inside a read s
 /* An end of connections to a DCT: a queue pair that the program knows nothing of. */
 int vb_qp_create_end(const struct vb_qp *dct, const struct vb_qp_attr *attr, struct vb_qp **qp);
 
-/* --- counters.c: the lock of a queue held --- */
+/* --- counter_set.c: the lock of a queue held --- */
 void vb_count_in(struct vb_counter_set *set, enum vb_counter which);
 /* A request was taken. */
 void vb_count_request(struct vb_qp *qp, const struct vb_pkt *pkt);
@@ -212,7 +212,7 @@ void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
 /* What follows, with no lock held; what: VB_WORK_FLUSH, VB_WORK_FLUSH_SQ. */
 void vb_qp_flush(struct vb_qp *qp, uint32_t what);
 
-/* --- uar.c --- */
+/* --- doorbell_page.c --- */
 void vb_uar_run_deferred(struct vb_card *card); /* inside a read section, no lock held */
 
 /* --- sink.c --- */

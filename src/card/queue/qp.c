@@ -336,7 +336,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	if (qp->listens)
 		vb_cable_listen(qp->card, 1);
 	if (qp->type == IBV_QPT_RAW_PACKET)
-		vb_wire_use(dev->adapter, 1);
+		vb_tap_use(dev->adapter, 1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	vb_show_qp(qp);
 	/* Pairs with vb_inject_port(): it finds the queue pair, or this finds the port down. */
@@ -476,7 +476,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		if (qp->listens)
 			vb_cable_listen(qp->card, -1);
 		if (qp->type == IBV_QPT_RAW_PACKET)
-			vb_wire_use(qp->dev->adapter, -1);
+			vb_tap_use(qp->dev->adapter, -1);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 		atomic_store_explicit(&qp->shared->connection, 0, memory_order_release);

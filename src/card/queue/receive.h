@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Receive WQEs as messages (responder.c) and frames (frames.c) use them: taking the next one,
+ * Receive WQEs as messages (responder.c) and frames (../ether/receive.c) use them: taking the next one,
  * writing to its memory, completing it. Everything runs under rq.lock. Functions of the data path:
  * they are here to be inlined in both.
  */
@@ -12,7 +12,7 @@
 
 #include "card/memory/indirect.h"
 #include "card/memory/keys.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/objects.h"
 #include "card/transport/run.h"
 #include "card/transport/sides.h"

@@ -11,7 +11,7 @@
 #include "base/rcu.h"
 #include "card/memory/indirect.h"
 #include "card/queue/objects.h"
-#include "card/transport/roce.h"
+#include "card/transport/as_frames.h"
 #include "card/transport/sides.h"
 #include "card/transport/transport.h"
 

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "base/util.h"
 #include "card/fault/fault.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/objects.h"
 #include "card/transport/dc.h"
 #include "card/transport/message.h"

@@ -9,7 +9,8 @@
  *
  * This file knows sequence numbers, messages and time. It knows no packets, no memory and no
  * queues: the engines (requester.c, hbl/requester.c and their responders) own those, call in here
- * under the lock of their queue, and do what the answer says. So the protocol can be tested by
+ * under the lock of their queue, and do what the answer says: retries and time-outs of RC are carried
+ * out in completer.c. So the protocol can be tested by
  * itself, on a network that loses and reorders and with a clock that the test moves
  * (tests/unit/test_reliable.c).
  *

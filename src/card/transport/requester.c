@@ -37,7 +37,7 @@
 #include "card/transport/dc.h"
 #include "card/transport/local.h"
 #include "card/transport/message.h"
-#include "card/transport/roce.h"
+#include "card/transport/as_frames.h"
 #include "card/transport/sides.h"
 #include "card/transport/transport.h"
 #include "fabric/direct.h"
@@ -911,7 +911,7 @@ VB_FLAT void vb_requester_run(struct vb_qp *qp)
 		if (step != NEXT)
 			break;
 		sq->cost += sq->wr.len + WQE_COST;
-		if (qp->type != IBV_QPT_RAW_PACKET) /* raw.c counts frames */
+		if (qp->type != IBV_QPT_RAW_PACKET) /* ether/send.c counts frames */
 			count_traffic(sq);
 	}
 	if (state == IBV_QPS_SQD && qp->drained_event)

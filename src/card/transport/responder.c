@@ -25,7 +25,7 @@
 #include "base/util.h"
 #include "card/memory/indirect.h"
 #include "card/memory/keys.h"
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 #include "card/queue/objects.h"
 #include "card/queue/receive.h"
 #include "card/shown.h"

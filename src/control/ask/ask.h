@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tools of the user ask this program: one socket (peer.h has its name), one table of services.
+ * Tools of the user ask this program: one socket (socket.h has its name), one table of services.
  *
  *	tool                                            this program
  *	wakes it ------------------------------------>  vb_ask_asked() starts the thread that listens
@@ -21,7 +21,7 @@
 
 #include "base/file.h"
 #include "base/public.h"
-#include "control/ask/peer.h"
+#include "control/ask/socket.h"
 
 struct vb_ask_service {
 	const char *name;     /* 15 letters with "verbatim-" in front: the name of its threads */

@@ -2,7 +2,7 @@
 /* The tool's side of a program's socket: find the program, ask one of its services. */
 #pragma once
 
-#include "control/ask/peer.h"
+#include "control/ask/socket.h"
 
 /* Which program of this user. */
 struct vb_ask_process {

@@ -213,6 +213,10 @@ struct vb_monitor_adapter {
 	struct vb_monitor_traffic past; /* of queue pairs that are gone */
 };
 
+/*
+ * A number that tools show of a queue pair is a field here; the card counts it (card/shown.h, for
+ * hbl card/hbl/shown.c), and tools/look/ gathers and prints it. Counters that the program itself asks for are card/queue/counter_set.h.
+ */
 struct vb_monitor_qp {
 	struct vb_monitor_seq seq;
 	uint32_t number;

@@ -417,7 +417,7 @@ static void neighbours(void)
 
 /* --- frames -------------------------------------------------------------------------------------- */
 
-/* RQs; frames that find no receive are counted in frames.c. */
+/* RQs; frames that find no receive are counted in ether/receive.c. */
 static void frames(void)
 {
 	struct hand_qp rq;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Owns the memory of cards that tests open; see host.h. */
-#include "card/host.h"
+/* Owns the memory of cards that tests open; see open.h. */
+#include "card/open.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Owns ports that end in a TAP interface of the kernel (tap = NAME in the configuration) instead of a
  * cable.
  *
- *	queues --> vb_wire_send() --> write(fd) --> the kernel has received a frame on NAME
+ *	queues --> vb_tap_send() --> write(fd) --> the kernel has received a frame on NAME
  *	the kernel sends on NAME --> read(fd), in a thread --> vb_cable_arrive() --> rules and flows
  *
  * Many processes may use the adapter, and one carries its frames: the kernel lets one descriptor at a
@@ -42,23 +42,23 @@ enum {
 
 static const char tun[] = "/dev/net/tun";
 
-void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame)
+void vb_tap_send(const struct vb_adapter *adapter, const struct vb_frame *frame)
 {
 	VB_NO_CANCEL;
-	const struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
+	const struct vb_tap *tap = &adapter->card->tap.at[adapter->index];
 	ssize_t n;
 
-	/* Pairs with the release in carry(). */
-	if (!atomic_load_explicit(&wire->carries, memory_order_acquire) ||
-	    vb_port_is_cut(adapter, 1) || !vb_file_is_open(&wire->file))
+	/* Pairs with the release in tap_carry(). */
+	if (!atomic_load_explicit(&tap->carries, memory_order_acquire) ||
+	    vb_port_is_cut(adapter, 1) || !vb_file_is_open(&tap->file))
 		return;
 	/* An interface that is down takes nothing: the frame is lost, as on a cut cable. */
-	n = vb_sys_write(wire->file.fd, frame->data, frame->len);
+	n = vb_sys_write(tap->file.fd, frame->data, frame->len);
 	(void)n;
 }
 
 /* 0, or -errno. A fork closes the file of the child, so it is noted before it has the interface. */
-static int wire_attach(struct vb_wire *wire, const char *name)
+static int tap_attach(struct vb_tap *tap, const char *name)
 {
 	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI };
 	int fd = open(tun, O_RDWR | O_NONBLOCK | O_CLOEXEC), ret;
@@ -67,14 +67,14 @@ static int wire_attach(struct vb_wire *wire, const char *name)
 		fd = vb_file_above_stdio(fd);
 	if (fd < 0)
 		return -errno;
-	ret = vb_file_keep(&wire->file, fd);
+	ret = vb_file_keep(&tap->file, fd);
 	if (ret)
 		return ret;
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
 	if (!ioctl(fd, TUNSETIFF, &request))
 		return 0;
 	ret = -errno;
-	vb_file_close(&wire->file);
+	vb_file_close(&tap->file);
 	return ret;
 }
 
@@ -82,20 +82,20 @@ static int wire_attach(struct vb_wire *wire, const char *name)
  * Wait a while, for a frame where there is a file; false: stop. The flag is looked at now and then: a
  * descriptor to wake us by would be one more that the program may close.
  */
-static bool wire_wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
+static bool tap_wait_for(const struct vb_tap *tap, bool frames, int timeout_ms)
 {
-	struct pollfd fd = { .fd = frames ? wire->file.fd : -1, .events = POLLIN };
+	struct pollfd fd = { .fd = frames ? tap->file.fd : -1, .events = POLLIN };
 
-	while (!atomic_load_explicit(&wire->stop, memory_order_acquire) && timeout_ms > 0) {
+	while (!atomic_load_explicit(&tap->stop, memory_order_acquire) && timeout_ms > 0) {
 		if (vb_poll_until(VB_MACHINE_TIME, &fd, 1, vb_machine_ns() + LOOK_MS * 1000000ull,
 				  NULL) > 0)
 			break;
 		timeout_ms -= LOOK_MS;
 	}
-	return !atomic_load_explicit(&wire->stop, memory_order_acquire);
+	return !atomic_load_explicit(&tap->stop, memory_order_acquire);
 }
 
-static void wire_report(const struct vb_adapter *adapter, int err)
+static void tap_report(const struct vb_adapter *adapter, int err)
 {
 	const char *name = adapter->config->tap;
 
@@ -122,7 +122,7 @@ static enum vb_frame_may may_take(struct vb_card *card)
 }
 
 /* Up to so many frames that wait there; false: the TAP is gone, or the program has closed the file. */
-static bool wire_take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
+static bool tap_take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
 {
 	uint8_t frame[VB_FRAME_MAX];
 	ssize_t n = 1;
@@ -145,86 +145,86 @@ static bool wire_take_frames(const struct vb_adapter *adapter, const struct vb_f
 }
 
 /* Carry frames until the end, or until the TAP is gone. */
-static void carry(const struct vb_adapter *adapter, struct vb_wire *wire)
+static void tap_carry(const struct vb_adapter *adapter, struct vb_tap *tap)
 {
 	vb_info("%s: this process carries the frames of tap %s", adapter->config->name,
 		adapter->config->tap);
 	vb_cable_listen(adapter->card, 1);
-	atomic_store_explicit(&wire->carries, true, memory_order_release);
-	while (wire_wait_for(wire, true, BUSY_MS) && wire_take_frames(adapter, &wire->file, BURST))
+	atomic_store_explicit(&tap->carries, true, memory_order_release);
+	while (tap_wait_for(tap, true, BUSY_MS) && tap_take_frames(adapter, &tap->file, BURST))
 		;
-	atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
+	atomic_store_explicit(&tap->carries, false, memory_order_relaxed);
 	vb_read_wait();
 	vb_cable_listen(adapter->card, -1);
 }
 
-static void *wire_run(void *arg)
+static void *tap_run(void *arg)
 {
 	const struct vb_adapter *adapter = arg;
-	struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
+	struct vb_tap *tap = &adapter->card->tap.at[adapter->index];
 	int ret, reported = 0;
 
 	do {
-		ret = wire_attach(wire, adapter->config->tap);
+		ret = tap_attach(tap, adapter->config->tap);
 		if (!ret) {
 			reported = 0;
-			carry(adapter, wire);
-			vb_file_close(&wire->file);
+			tap_carry(adapter, tap);
+			vb_file_close(&tap->file);
 		} else if (ret != -EBUSY && ret != reported) {
 			reported = ret;
-			wire_report(adapter, ret);
+			tap_report(adapter, ret);
 		}
-	} while (wire_wait_for(wire, false, ret == -EBUSY ? BUSY_MS : REFUSED_MS));
+	} while (tap_wait_for(tap, false, ret == -EBUSY ? BUSY_MS : REFUSED_MS));
 	return NULL;
 }
 
-static void wire_start(struct vb_wire *wire, const struct vb_adapter *adapter)
+static void tap_start(struct vb_tap *tap, const struct vb_adapter *adapter)
 {
-	wire->file = VB_NO_FILE;
-	atomic_store_explicit(&wire->stop, false, memory_order_relaxed);
-	wire->running = !vb_thread_start(&wire->thread, NULL, wire_run, (void *)adapter);
-	if (!wire->running)
-		wire_report(adapter, -EAGAIN); /* the next queue pair tries again */
+	tap->file = VB_NO_FILE;
+	atomic_store_explicit(&tap->stop, false, memory_order_relaxed);
+	tap->running = !vb_thread_start(&tap->thread, NULL, tap_run, (void *)adapter);
+	if (!tap->running)
+		tap_report(adapter, -EAGAIN); /* the next queue pair tries again */
 }
 
-static void wire_stop(struct vb_wire *wire)
+static void tap_stop(struct vb_tap *tap)
 {
-	if (!wire->running)
+	if (!tap->running)
 		return;
-	atomic_store_explicit(&wire->stop, true, memory_order_release);
-	pthread_join(wire->thread, NULL);
-	wire->running = false;
+	atomic_store_explicit(&tap->stop, true, memory_order_release);
+	pthread_join(tap->thread, NULL);
+	tap->running = false;
 }
 
-void vb_wire_use(const struct vb_adapter *adapter, int change)
+void vb_tap_use(const struct vb_adapter *adapter, int change)
 {
 	struct vb_card *card = adapter->card;
 	VB_NO_CANCEL;
-	struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
+	struct vb_tap *tap = &adapter->card->tap.at[adapter->index];
 
 	if (!adapter->config->tap[0])
 		return;
-	pthread_mutex_lock(&card->wire.lock);
-	wire->users += (uint32_t)change;
-	if (change > 0 && !wire->running)
-		wire_start(wire, adapter);
-	else if (!wire->users)
-		wire_stop(wire);
-	pthread_mutex_unlock(&card->wire.lock);
+	pthread_mutex_lock(&card->tap.lock);
+	tap->users += (uint32_t)change;
+	if (change > 0 && !tap->running)
+		tap_start(tap, adapter);
+	else if (!tap->users)
+		tap_stop(tap);
+	pthread_mutex_unlock(&card->tap.lock);
 }
 
 /* The TAP is the parent's; it must not stay attached when the parent ends. */
-void vb_wire_forked(struct vb_card *card)
+void vb_tap_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&card->wire.lock, NULL);
+	pthread_mutex_init(&card->tap.lock, NULL);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
-		struct vb_wire *wire = &card->wire.at[i];
+		struct vb_tap *tap = &card->tap.at[i];
 
-		wire->users = 0;
-		if (!wire->running)
+		tap->users = 0;
+		if (!tap->running)
 			continue;
-		atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
-		vb_file_close(&wire->file);
-		wire->running = false;
+		atomic_store_explicit(&tap->carries, false, memory_order_relaxed);
+		vb_file_close(&tap->file);
+		tap->running = false;
 	}
 }

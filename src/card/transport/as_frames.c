@@ -7,7 +7,7 @@
  * the path MTU each, and PSNs that count on from that of the message's first packet. The card counts its own
  * packets: the next message, and the acknowledgement, have fewer PSNs behind them than there were frames.
  */
-#include "card/transport/roce.h"
+#include "card/transport/as_frames.h"
 
 #include <netinet/in.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * A set stays as long as a queue names it. What peers do to the memory of a queue's domain without
  * a packet would not be counted: a queue with a set does not offer that (vb_qp_publish()).
  */
-#include "card/queue/counters.h"
+#include "card/queue/counter_set.h"
 
 #include <errno.h>
 #include <stdlib.h>

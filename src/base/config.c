@@ -3,16 +3,16 @@
  * Reads the configuration: INI text by inih, meaning and checks here.
  *
  * A file is read in two passes. The first only looks for lines that are no INI at all, because inih
- *counts the lines it is given and the second pass gives it more than the file has: behind each
- *section head a line with the key SECTION_KEY, so that the handler also hears of a section without
- *keys.
+ * counts the lines it is given and the second pass gives it more than the file has: behind each
+ * section head a line with the key SECTION_KEY, so that the handler also hears of a section without
+ * keys.
  *
  *	file ----> config_read_line() ----> inih ----> on_value() ----> struct vb_config_adapter
  *	           counts lines,               one entry of keys[] per key:
  *	           adds SECTION_KEY            parse and check
  *
  * After the last line every adapter is finished: defaults, then what its interface says. Only the
- *first error is kept. Nothing is handed out unless all of it is right.
+ * first error is kept. Nothing is handed out unless all of it is right.
  */
 #include "base/config.h"
 

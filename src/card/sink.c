@@ -15,6 +15,7 @@
 #include "card/hbl/sink.h"
 #include "card/memory/keys.h"
 #include "card/queue/objects.h"
+#include "card/queue/umem.h"
 #include "card/transport/dc.h"
 #include "card/transport/run.h"
 #include "card/transport/transport.h"

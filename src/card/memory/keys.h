@@ -20,7 +20,6 @@ struct vb_mr {
 
 /* In a forked child: what a thread of the parent had locked is free. */
 void vb_mr_forked(struct vb_card *card);
-void vb_umem_forked(struct vb_card *card);
 int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
 /* inside a read section: */
 /*

@@ -27,3 +27,5 @@ VB_PUBLIC bool vb_umem_writable(const struct vb_umem *umem); /* registered so, f
 VB_PUBLIC struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset,
 				      uint64_t size, void **addr);
 VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
+/* In a forked child: what a thread of the parent had locked is free. */
+void vb_umem_forked(struct vb_card *card);

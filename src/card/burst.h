@@ -7,7 +7,7 @@
  * the program (CQ notifications, asynchronous events) and wake-ups of other processes and of the
  * background thread. These may take long, make system calls and take locks of their own. Wake-ups
  * at once, under the send queue's lock, are the exception: for more than VB_BURST_PATHS peers, for
- * raw frames (fabric/frames.c), and for the target of a WRITE that both sides copy (place.c).
+ * raw frames (fabric/frames.c), and for the target of a WRITE that both sides copy (transport/one_sided.c).
  *
  * Until the end they are collected per thread, linked through the objects that they are about, so
  * that collecting allocates nothing and shares nothing:

@@ -67,7 +67,7 @@ enum vb_path_caps {
 	VB_PATH_REACHES = 1 << 0,  /* the peer exists: without it packets are lost */
 	VB_PATH_CALLS = 1 << 1,    /* the QP is of this host: the card calls its responder */
 	VB_PATH_DIRECT = 1 << 2,   /* memory there may be reached without its process (direct.h), */
-	VB_PATH_DELIVERS = 1 << 3, /* and queues that are lent (window.h) */
+	VB_PATH_DELIVERS = 1 << 3, /* and queues that are lent (lend.h) */
 };
 
 /* The way to a QP. Opened once per connected QP; holds what its link needs for it. */

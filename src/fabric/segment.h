@@ -7,7 +7,7 @@
  *	| inbound[256]       |  peers write: "slot p has a ring to you"
  *	| pins[256][8]       |  peers write: "slot p is using this QP and key of yours right now"
  *	| outbound[256]      |  where in this segment the first ring to slot p lies
- *	| qp, mr directories |  offsets of the chunks below; the same of windows (window.h)
+ *	| qp, mr directories |  offsets of the chunks below; the same of windows (lend.h)
  *	+--------------------+ fixed part
  *	| chunks as needed   |  QP entries, MR entries, rings; further rings to slot p, which the first one names
  *	+--------------------+ size (grows, never shrinks; reserved when it grows)
@@ -37,7 +37,7 @@
 #include "meet/registry.h"
 #include "fabric/entries.h"
 #include "fabric/ring.h"
-#include "fabric/window.h"
+#include "fabric/lend.h"
 
 enum {
 	VB_SEG_MAX_SIZE =
@@ -89,7 +89,7 @@ struct vb_segment {
 	struct vb_seg_outbound outbound[VB_SLOTS];
 	_Atomic uint64_t qp_chunk[VB_SEG_QP_CHUNKS];
 	_Atomic uint64_t mr_chunk[VB_SEG_MR_CHUNKS];
-	_Atomic uint64_t window[VB_WINDOWS]; /* by device, see window.h */
+	_Atomic uint64_t window[VB_WINDOWS]; /* by device, see lend.h */
 };
 
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Domains, tables, matchers, rules: the control path. Everything here takes the domain's lock;
- * readers are in run.c.
+ * readers are in walk.c.
  *
  * At level 0 matchers with the same mask and priority share one store, as the kernel's flow groups
  * do, so that many programs' rules of one form cost one look-up, and rules of equal value know each

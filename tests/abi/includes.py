@@ -63,7 +63,7 @@ SHOWN = {
     'control/show': {'monitor.h', 'dpa.h', 'layout.h'},
     'control/record': {'timeline.h'},
     'control/ask': {'ask.h', 'client.h', 'socket.h'},
-    'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h', 'host.h', 'window.h'},
+    'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h', 'host.h', 'lend.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
     'card': {'card.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'sink.h', 'state.h'},
     'card/queue': {'counter_set.h', 'cq.h', 'doorbell.h', 'eq.h', 'listen.h', 'qp.h', 'srq.h', 'umem.h'},

@@ -22,8 +22,8 @@ PLACES = {
     ('host/preload/signals.c', CONSTRUCTOR): 'as SIGNALS of the table',
     ('host/preload/signals.c', ATFORK): 'as SIGNALS of the table, and the function itself',
     ('host/memory/libc.c', CONSTRUCTOR): 'libc\'s functions are found before a signal handler asks',
-    ('host/memory/fork.c', CONSTRUCTOR): 'before all other libraries, so that the child has its memory first',
-    ('host/memory/fork.c', ATFORK): 'before all other libraries, so that the child has its memory first',
+    ('host/memory/fork_copy.c', CONSTRUCTOR): 'before all other libraries, so that the child has its memory first',
+    ('host/memory/fork_copy.c', ATFORK): 'before all other libraries, so that the child has its memory first',
     # Before destructors of the program, with threads that still run.
     ('api/flexio/app.c', ATEXIT): 'programs that dpacc made destroy their apps in destructors',
     ('dpa/observe/sample.c', ATEXIT): 'profiles of processes that the program leaves to exit()',

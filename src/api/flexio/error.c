@@ -2,7 +2,7 @@
 /*
  * Owns how a device process dies: the first fatal error is its status for ever, wakes the error fd
  * and tells every thread of the process to stop. Nothing here waits, because it runs in callbacks
- * of those threads. rtos.c decides which fault is fatal, and runs the error handler before.
+ * of those threads. ecalls.c decides which fault is fatal, and runs the error handler before.
  */
 #include "api/flexio/crash.h"
 

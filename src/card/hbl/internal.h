@@ -30,7 +30,7 @@
 #include "card/sink.h"
 #include "card/state.h"
 #include "fabric/fabric.h"
-#include "fabric/window.h"
+#include "fabric/lend.h"
 
 enum {
 	VB_HBL_PAGE = 4096,

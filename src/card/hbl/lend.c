@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns lending: a queue pair whose peer is another process lets that peer do its writes, reads and
- * atomics itself (fabric/window.h), so that no thread here wakes up for them.
+ * atomics itself (fabric/lend.h), so that no thread here wakes up for them.
  *
  *	RTR, connected --> lend: psn, produced --> window     the peer delivers; packets of the same peer are
  *	RESET, ERR, the CQ gets another user                  taken between vb_hbl_lent_take() and _show()
@@ -93,7 +93,7 @@ void vb_hbl_lend(struct vb_hbl_qp *qp)
 	lend_fill(qp, queue, self);
 	atomic_store_explicit(&qp->lent, queue, memory_order_seq_cst);
 	vb_hbl_lent_show(qp, queue);
-	/* Pairs with take() in window.c. */
+	/* Pairs with take() in fabric/lend.c. */
 	atomic_store_explicit(&queue->open, ++qp->hbl->lendings ? qp->hbl->lendings : 1,
 			      memory_order_seq_cst);
 	/* A failure that came before lent was there did not see it. */

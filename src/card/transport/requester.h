@@ -76,7 +76,7 @@ static inline bool vb_wr_is_atomic(const struct vb_wr *wr)
 	return vb_wr_op_is_atomic(wr->op);
 }
 
-/* --- place.c --- */
+/* --- one_sided.c --- */
 /*
  * Do our share of the WQE, from sq.to_place on. What is refused the target gets in packets, like the
  * rest: unless it is our own memory that is not there.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the functions that make children, in front of libc's: each leaves a stack that is shared, and
- * has the steps of fork.c around the kernel's fork.
+ * has the steps of fork_copy.c around the kernel's fork.
  *
  * fork() runs our handlers, whoever calls it; so do daemon() and forkpty(), which call it inside
  * libc. _Fork() does not, and neither do clone() without CLONE_VM and the system calls. vfork() and
@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <sys/wait.h>
 
-#include "host/memory/fork.h"
+#include "host/memory/fork_copy.h"
 #include "host/memory/libc.h"
 #include "host/memory/memory.h"
 

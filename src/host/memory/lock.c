@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the lock of the range. It is a futex: a mutex of libc might be replaced by whatever the
- * program brings. A child of fork() has it unlocked by the handler of fork.c.
+ * program brings. A child of fork() has it unlocked by the handler of fork_copy.c.
  */
 #include <linux/futex.h>
 

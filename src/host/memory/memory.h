@@ -3,7 +3,7 @@
  * The range: addresses of which each page is either free, the program's and shared, or the
  * program's and private. Page N of the range is page N of the memfd. README.md has the picture.
  *
- * The functions in front of libc's (malloc.c, mmap.c, fork.c) ask here. Whoever changes the range
+ * The functions in front of libc's (malloc.c, mmap.c, fork_copy.c) ask here. Whoever changes the range
  * has the lock, and no handler of a signal runs in that thread meanwhile, so that a handler may
  * fork, free and unmap whatever it interrupted.
  */
@@ -250,7 +250,7 @@ long memory_switch_stack(long (*call)(void *arg), void *arg, char *top);
  */
 long memory_call_beside(long (*call)(void *arg), void *arg);
 
-/* --- fork.c ----------------------------------------------------------------------------------- */
+/* --- fork_copy.c ----------------------------------------------------------------------------------- */
 
 /* Have our handlers first of all handlers of fork. */
 void memory_watch_forks(void);

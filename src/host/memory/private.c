@@ -2,7 +2,7 @@
 /*
  * Owns the way of a page from the memfd to private memory, with all that the program has said of it:
  * content, rights, advice, locks, nodes. Called where the kernel does with private memory what it does
- * not do with a file: mmap.c, remap.c, fork.c.
+ * not do with a file: mmap.c, remap.c, fork_copy.c.
  *
  * The copy is made elsewhere, gets its marks before its content, and is then moved over the pages in one
  * system call. What other threads write to the pages in that moment may be lost, unless they have lost

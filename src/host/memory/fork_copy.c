@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "host/memory/fork.h"
+#include "host/memory/fork_copy.h"
 #include "host/memory/libc.h"
 #include "host/memory/memory.h"
 #include "host/memory/room.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns windows, see window.h: the owner's side of lending, and delivery into a peer's queue.
+ * Owns windows, see lend.h: the owner's side of lending, and delivery into a peer's queue.
  */
-#include "fabric/window.h"
+#include "fabric/lend.h"
 
 #include <endian.h>
 #include <errno.h>

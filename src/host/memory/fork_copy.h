@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of a fork (fork.c), for the functions that make children (calls.c). */
+/* The steps of a fork (fork_copy.c), for the functions that make children (calls.c). */
 #pragma once
 
 #include <signal.h>

@@ -96,25 +96,31 @@ static double rate(int count, uint32_t size)
 	return (double)count * size * 1e9 / (double)(now_ns() - start);
 }
 
+/*
+ * Whether the card sends faster than a limit: a busy machine is slow at times, and a card that is held back is
+ * slow each time.
+ */
+static bool exceeds(double limit)
+{
+	for (int tries = 0; tries < 50; tries++)
+		if (rate(8, SIZE) > limit)
+			return true;
+	return false;
+}
+
 static void pace_changes_the_rate(void **state)
 {
+	/* Two bursts may go at once, at the start. */
+	const double told = 65536 / 4e-3, at_most = told * SIZE * 2 / (SIZE * 2 - 3 * 65536);
 	const uint32_t qpn = t.end[0].q.qp_num;
-	double free_rate = rate(8, SIZE), slow, slower, again;
 
+	assert_true(exceeds(2 * at_most));
 	tell_card(qpn, PACE | BURST, 0, 65536, 4000); /* 16.4 MB/s */
-	slow = rate(2, SIZE);
+	assert_true(rate(2, SIZE) < at_most);
 	tell_card(qpn, BURST, 0, 32768, 0); /* half of it */
-	slower = rate(2, SIZE);
+	assert_true(rate(2, SIZE) < at_most / 2);
 	tell_card(qpn, PACE, 0, 0, 0); /* none */
-	again = rate(8, SIZE);
-	printf("# MB/s: free %.0f, paced %.1f, half %.1f, free again %.0f\n", free_rate / 1e6,
-	       slow / 1e6, slower / 1e6, again / 1e6);
-	/* No faster than told: two bursts may go at once, at the start. */
-	assert_true(slow < 65536 / 4e-3 * SIZE * 2 / (SIZE * 2 - 3 * 65536));
-	assert_true(slower < 32768 / 4e-3 * SIZE * 2 / (SIZE * 2 - 3 * 65536));
-	assert_true(free_rate > 2 * slow);
-	assert_true(again > 2 * slower);
-	assert_true(slow > slower);
+	assert_true(exceeds(2 * at_most));
 	assert_memory_equal(t.mem[0].host, t.mem[1].host, SIZE);
 }
 

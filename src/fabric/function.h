@@ -51,7 +51,7 @@ uint64_t vb_function_self(struct vb_fabric *fabric);
 int vb_function_claim(struct vb_fabric *fabric, _Atomic uint64_t *owner);
 /* Gives it back, unless another process has taken it meanwhile. */
 void vb_function_release(struct vb_fabric *fabric, _Atomic uint64_t *owner);
-/* Whether an owner still runs. A system call (meet/registry_life.c): not for the data path. */
+/* Whether an owner still runs. A system call (meet/slot_lock.c): not for the data path. */
 bool vb_function_alive(struct vb_fabric *fabric, uint64_t owner);
 /*
  * Tell a process to look at its functions; one that does not exist is not told. False: it runs, but

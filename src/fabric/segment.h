@@ -99,7 +99,7 @@ _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its o
  * the process can hear of it: killed, by an exit, or by executing another program. Its memory may still
  * be there to be written to, but nothing reads it: from here on nothing succeeds with this process. A
  * plain load, for the data path. Threads other than the one of `life` may still run; when all are gone
- * the registry says (registry_life.h), and only then is the slot given to another.
+ * the registry says (slot_lock.h), and only then is the slot given to another.
  */
 static inline bool vb_segment_has_ended(const struct vb_segment *segment)
 {

@@ -3,7 +3,7 @@
  * Owns the registry file and its slots. Where it lies is in registry_dir.h.
  *
  *	DIRECTORY/registry            struct vb_registry_file (registry_file.h): 256 slots, reserved when the file is made; a byte per slot is
- *	                              locked while its process is there (registry_life.h)
+ *	                              locked while its process is there (slot_lock.h)
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot
  *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
  *	DIRECTORY/function-...        an emulated function, shared by its driver and its device (fabric/function.h)
@@ -52,7 +52,7 @@
 #include "host/patch/patch.h"
 #include "meet/registry_dir.h"
 #include "meet/registry_file.h"
-#include "meet/registry_life.h"
+#include "meet/slot_lock.h"
 #include "host/signals.h"
 
 /*
@@ -93,12 +93,12 @@ static char *shown_name(char name[32], uint32_t slot, uint32_t generation)
  */
 static bool process_is_there(const struct vb_registry_place *place, uint32_t index, uint32_t pid)
 {
-	enum vb_life_state life =
-		vb_file_is_open(&place->lock) ? vb_life_of(place->lock.fd, index) : VB_LIFE_UNKNOWN;
+	enum vb_slot_lock_state state =
+		vb_file_is_open(&place->lock) ? vb_slot_lock_of(place->lock.fd, index) : VB_SLOT_UNKNOWN;
 
-	if (life == VB_LIFE_UNKNOWN)
+	if (state == VB_SLOT_UNKNOWN)
 		return !kill((pid_t)pid, 0) || errno != ESRCH;
-	return life == VB_LIFE_HELD;
+	return state == VB_SLOT_HELD;
 }
 
 /* ---- the lock ---- */
@@ -297,7 +297,7 @@ static int lock_slot(const struct vb_registry *registry, int fd)
 
 		if (atomic_load_explicit(&file->slot[index].pid, memory_order_acquire))
 			continue;
-		ret = vb_life_lock(fd, index);
+		ret = vb_slot_lock_take(fd, index);
 		if (!ret)
 			return (int)index;
 		/* Its former owner has left, and is not gone. */
@@ -318,7 +318,7 @@ static int claim_slot(struct vb_registry *registry)
 		vb_error("all %d process slots of this user are taken: see `verbatim ps`", index);
 		return -EAGAIN;
 	}
-	ret = index < 0 ? index : vb_life_keep(&registry->life, fd);
+	ret = index < 0 ? index : vb_slot_lock_keep(&registry->slot_lock, fd);
 	if (ret)
 		vb_error("cannot lock a slot of %s/%s/registry: %s", registry->root,
 			 registry->place.name, strerror(-ret));
@@ -530,7 +530,7 @@ static int take_slot(struct vb_registry *registry)
 	ret = registry_make_segment(registry);
 	if (ret) {
 		registry_free_slot(registry, registry->self.slot);
-		vb_life_end(&registry->life);
+		vb_slot_lock_end(&registry->slot_lock);
 	}
 	return ret;
 }
@@ -598,7 +598,7 @@ void vb_registry_forked(struct vb_registry *registry)
 {
 	pthread_mutex_init(&registry->own_lock, NULL);
 	vb_patch_withdraw(own_doorbells(registry));
-	vb_life_end(&registry->life);
+	vb_slot_lock_end(&registry->slot_lock);
 	vb_file_close(&registry->segment);
 	vb_file_close(&registry->place.lock);
 	vb_file_close(&registry->place.dir);
@@ -671,7 +671,7 @@ void vb_registry_leave(struct vb_registry *registry)
 void vb_registry_close(struct vb_registry *registry)
 {
 	VB_NO_CANCEL;
-	vb_life_end(&registry->life);
+	vb_slot_lock_end(&registry->slot_lock);
 	vb_file_close(&registry->segment);
 	atomic_store_explicit(&registry->sniffed_at, &vb_registry_not_sniffed,
 			      memory_order_relaxed);
@@ -779,7 +779,7 @@ bool vb_registry_lingers(const struct vb_registry *registry, uint32_t index)
 	const struct vb_registry_place *place = &registry->place;
 
 	return !vb_registry_generation(registry, index) && vb_file_is_open(&place->lock) &&
-	       vb_life_of(place->lock.fd, index) == VB_LIFE_HELD;
+	       vb_slot_lock_of(place->lock.fd, index) == VB_SLOT_HELD;
 }
 
 void vb_registry_watch(struct vb_registry *registry, pid_t thread)

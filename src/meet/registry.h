@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #include "base/file.h"
-#include "meet/registry_life.h"
+#include "meet/slot_lock.h"
 
 enum { VB_SLOTS = 256 };
 
@@ -45,7 +45,7 @@ struct vb_registry_place {
 };
 
 /*
- * One host of this process in the registry: a slot and a life of its own (registry_life.h). A process has
+ * One host of this process in the registry: a slot of its own, and its lock (slot_lock.h). A process has
  * one for each of its hosts. All hosts of a process have its pid, and all slots are alive as long as their
  * hosts are, not longer: a host that leaves gives its slot back while the process goes on.
  *
@@ -55,7 +55,7 @@ struct vb_registry {
 	const _Atomic uint64_t *_Atomic sniffed_at; /* bit 0 says it; never NULL */
 	struct vb_registry_place place;             /* in which this host has joined */
 	struct vb_file segment;                     /* its segment file */
-	struct vb_life life;                        /* the lock of its slot */
+	struct vb_slot_lock slot_lock;              /* held as long as the host has its slot */
 	struct vb_slot_info self;
 	pthread_mutex_t
 		own_lock; /* among threads of this process: the file's lock is one for all */
@@ -124,7 +124,7 @@ bool vb_registry_lookup(const struct vb_registry *registry, uint32_t slot,
 void vb_registry_watch(struct vb_registry *registry, pid_t thread);
 /*
  * Whether a thread of the program that joined in this slot, in this generation, may still be running
- * (registry_life.h). A system call: not for the data path.
+ * (slot_lock.h). A system call: not for the data path.
  */
 bool vb_registry_alive(const struct vb_registry *registry, uint32_t slot, uint32_t generation);
 /* Whether a slot is empty, and the process that has left it may still be running. The same. */

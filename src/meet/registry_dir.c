@@ -25,7 +25,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "meet/registry_life.h"
+#include "meet/slot_lock.h"
 
 #define VERSION "v4"
 
@@ -269,7 +269,7 @@ static bool empty_directory(int dir, int lock)
 	struct stat st;
 
 	return !flock(lock, LOCK_EX | LOCK_NB) && !fstat(lock, &st) && st.st_nlink &&
-	       vb_life_of_any(lock) == VB_LIFE_OVER && each_file(dir, remove_file) &&
+	       vb_slot_lock_any(lock) == VB_SLOT_FREE && each_file(dir, remove_file) &&
 	       !unlinkat(dir, "registry", 0);
 }
 

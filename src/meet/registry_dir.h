@@ -55,6 +55,6 @@ pid_t vb_dir_lock_holder(const struct vb_file *file);
 /*
  * Removes this user's directories of other namespaces in which nobody lives any more. Every process
  * in a registry holds a lock on a byte of the file `registry` for as long as it lives
- * (registry_life.h), and whoever joins or leaves one on the whole of it (flock).
+ * (slot_lock.h), and whoever joins or leaves one on the whole of it (flock).
  */
 void vb_dir_sweep(int root);

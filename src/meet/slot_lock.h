@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether the process in a slot is still there: a lock that goes with its memory.
+ * The lock of a slot, which says whether the process in it is still there: it goes with its memory.
  *
  *	registry file   [0][1][2] ... [255]     a byte per slot, locked by the process in it (fcntl, F_OFD_SETLK)
  *	process         mapping of one page  -->  open file, which has the lock; no descriptor of it is left
@@ -23,21 +23,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct vb_life {
+struct vb_slot_lock {
 	void *at;    /* the page; NULL: no lock */
 	pid_t owner; /* the process that mapped it: in others the address means nothing */
 };
 
-enum vb_life_state { VB_LIFE_HELD, VB_LIFE_OVER, VB_LIFE_UNKNOWN };
+enum vb_slot_lock_state { VB_SLOT_HELD, VB_SLOT_FREE, VB_SLOT_UNKNOWN };
 
 /* With fd, a descriptor of the registry file that is opened for this: 0, or -EAGAIN where another process has it. */
-int vb_life_lock(int fd, uint32_t slot);
+int vb_slot_lock_take(int fd, uint32_t slot);
 /* Keep what fd has locked, and close fd: 0 or -errno. */
-int vb_life_keep(struct vb_life *life, int fd);
+int vb_slot_lock_keep(struct vb_slot_lock *lock, int fd);
 /* Give it back. In a forked child: forget it. */
-void vb_life_end(struct vb_life *life);
+void vb_slot_lock_end(struct vb_slot_lock *lock);
 
 /* With any descriptor of the registry file. UNKNOWN where the kernel does not say. */
-enum vb_life_state vb_life_of(int fd, uint32_t slot);
+enum vb_slot_lock_state vb_slot_lock_of(int fd, uint32_t slot);
 /* Of all slots at once. */
-enum vb_life_state vb_life_of_any(int fd);
+enum vb_slot_lock_state vb_slot_lock_any(int fd);

@@ -6,11 +6,11 @@
  *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4-1    where somebody else has taken that name first, and so on
  *
  * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name,
- * and a user can always be forestalled. Therefore a user has several names; registry.c has the rule
+ * and a user can always be forestalled. Therefore a user has several names; registry_place.c has the rule
  * by which all processes of a user come to use the same one. VERBATIM_SHM_DIR names another
  * directory in place of /dev/shm.
  *
- * Included by registry.c only, and by tools/tree.c for the root.
+ * Included in this folder, and by others for the root.
  */
 #pragma once
 

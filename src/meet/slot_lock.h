@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The lock of a slot, which says whether the process in it is still there: it goes with its memory.
+ * (The lock of the whole registry, which is held for moments, is in registry_lock.c.)
  *
  *	registry file   [0][1][2] ... [255]     a byte per slot, locked by the process in it (fcntl, F_OFD_SETLK)
  *	process         mapping of one page  -->  open file, which has the lock; no descriptor of it is left

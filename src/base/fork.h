@@ -42,10 +42,9 @@ enum vb_stage {
 	VB_STAGE_COUNTS,  /* patch/patch_counts.c */
 	VB_STAGE_PATCH,   /* patch/patch.c */
 	VB_STAGE_TRAPS,   /* trap/trap.c */
-	/* control/, meet/ */
+	/* control/ */
 	VB_STAGE_TIMELINE, /* control/record/timeline.c */
 	VB_STAGE_ASK,      /* control/ask/ask.c */
-	VB_STAGE_EUS,      /* meet/eus_user.c */
 	VB_STAGE_MONITOR,  /* control/show/page.c */
 	/* fabric/; the card of a host goes with it */
 	VB_STAGE_REACH,  /* fabric/reach.c */

@@ -13,8 +13,10 @@
  * partition are virtual: 0 is the first EU of the partition. Groups of one adapter do not overlap,
  * neither do its partitions, nor a group and a partition.
  *
- * eus.c has the rules and the text form; they touch no file. eus_file.c keeps the text in a file
- * between programs. eus_user.c is what a program that runs device code does with it.
+ * All this is part of the registry (registry.h). eus.c has the rules and the text form; they touch no file.
+ * eus_store.c keeps the text in the registry's directory, where it outlives all processes. eus_uses.c has the
+ * entries of processes that use it, which go with their slots. eus_user.c is what a program that runs
+ * device code does with all that.
  */
 #pragma once
 
@@ -25,6 +27,7 @@
 
 #include "base/config.h"
 #include "base/public.h"
+#include "meet/registry.h"
 
 enum {
 	VB_EUS_DEFAULT = 190,  /* of an accelerator, as BlueField-3 has them */
@@ -124,46 +127,39 @@ char *vb_eus_text(const struct vb_eus *eus, size_t *len);
  */
 int vb_eus_parse(const char *text, size_t len, struct vb_eus **eus, char *why);
 
-/* ---- eus_file.c: the store, locked ---- */
+/* ---- eus_store.c: what is kept; under the lock of the registry ---- */
 
-struct vb_eus_store {
-	int dir, lock; /* descriptors; -1: there is no store, and nothing was asked to be made */
-	char name[96]; /* of the directory, in that of the registry's directories */
-};
-
-/*
- * Lock the store of this user and host, for readers (change false) or for one writer. 0, or -errno
- * after a log line. make: also where there is none yet.
- */
-int vb_eus_store_open(struct vb_eus_store *store, bool change, bool make);
-/* What is in it; where there is no store, nothing. 0, or -errno after a log line. */
-int vb_eus_store_read(const struct vb_eus_store *store, struct vb_eus **eus);
+/* What is in it; where there is no registry, nothing. 0, or -errno after a log line. */
+int vb_eus_read(const struct vb_registry *registry, struct vb_eus **eus);
 /* Replace it as a whole. 0, or -errno after a log line, and then the old one is there. */
-int vb_eus_store_write(const struct vb_eus_store *store, const struct vb_eus *eus);
-/*
- * tidy: remove the directory where nothing is in it and nobody uses it. Only for a process that
- * itself has no users file open: closing one would drop all locks that the process has on it.
- */
-void vb_eus_store_close(struct vb_eus_store *store, bool tidy);
+int vb_eus_write(const struct vb_registry *registry, const struct vb_eus *eus);
 
-/* Of a card: the file whose locks say who uses what. The descriptor or -errno. */
-int vb_eus_users_open(const struct vb_eus_store *store, const char *card, bool make);
-/* A process that has threads in this group; 0: none. */
-pid_t vb_eus_group_user(int fd, unsigned int id);
-/* How many device processes there are, and the host process of one of them. */
-unsigned int vb_eus_processes(int fd, pid_t *one);
-/* This process takes a group's lock, or gives it back. 0 or -errno. */
-int vb_eus_users_group(int fd, unsigned int id, bool on);
-/* This process had so many device processes, and has n now. 0 or -errno. */
-int vb_eus_users_announce(int fd, unsigned int before, unsigned int n);
+/* ---- eus_uses.c: which process uses what ---- */
+
+struct vb_eu_use; /* an entry of the registry file (registry_file.h) */
+
+/* Under the lock: an entry of this host for an adapter; NULL after a log line where all are taken. */
+struct vb_eu_use *vb_eu_use_begin(struct vb_registry *registry, const char *card);
+/* By the host that has it, without the lock, but for a group that is being taken. */
+void vb_eu_use_end(struct vb_eu_use *use);
+void vb_eu_use_group(struct vb_eu_use *use, unsigned int id, bool on);
+void vb_eu_use_processes(struct vb_eu_use *use, unsigned int n);
+
+/*
+ * Under the lock: how many processes have threads in a group, or how many device processes there are on an adapter,
+ * and the host process of one of them. -errno after a log line where that cannot be seen.
+ */
+int vb_eus_group_users(const struct vb_registry *registry, const char *card, unsigned int id,
+		       pid_t *one);
+int vb_eus_processes(const struct vb_registry *registry, const char *card, pid_t *one);
 
 /* ---- eus_user.c: a program with device code ---- */
 
 struct vb_eus_user;
 
-/* 0, or -errno after a log line. */
-VB_PUBLIC int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user **user,
-				struct vb_eu_view *view);
+/* For a host that has joined the registry. 0, or -errno after a log line. */
+VB_PUBLIC int vb_eus_user_begin(struct vb_registry *registry, const char *card, unsigned int count,
+				struct vb_eus_user **user, struct vb_eu_view *view);
 VB_PUBLIC void vb_eus_user_end(struct vb_eus_user *user);
 /* The number of device processes that the program has on the adapter. */
 VB_PUBLIC void vb_eus_user_processes(struct vb_eus_user *user, unsigned int n);

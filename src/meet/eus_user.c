@@ -1,157 +1,137 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns what a program with device code says to dpaeumgmt, and hears from it: which adapters and
- * groups it uses, and what the store says about them.
+ * groups it uses, and what the registry says about them.
  *
- * A group is taken under the store's lock for readers, and destroyed under the one for a writer,
- * who looks for users first. So no group is destroyed that a thread is about to run in. Partitions
- * change only while no program runs on the adapters concerned: count never changes under a user.
+ * A group is taken under the lock of the registry, and destroyed under it by a tool that looks for users first. So
+ * no group is destroyed that a thread is about to run in. Partitions change only while no program runs on
+ * the adapters concerned: count never changes under a user.
  *
  * Called by libflexio, at the creation of processes and handlers; never on the data path.
  */
-#include "meet/eus.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/cancel.h"
-#include "base/file.h"
-#include "base/fork.h"
 #include "base/log.h"
-#include "host/signals.h"
+#include "meet/eus.h"
+#include "meet/registry_file.h"
 
 struct vb_eus_user {
-	struct vb_eus_user *next; /* of those of this process; under users_lock */
+	struct vb_registry *registry;
+	uint32_t slot, generation; /* of the host there, when it began */
 	char card[VB_NAME_MAX];
 	unsigned int count;
-	pthread_mutex_t lock;   /* of all below */
-	struct vb_file use;     /* with our record locks */
-	struct vb_file dir;     /* of the store; may be another than that of later openers */
-	unsigned int announced; /* device processes */
+	struct vb_eu_use *use; /* in the registry file, as long as the host has its slot */
+	pthread_mutex_t lock; /* of all below; under the lock of the registry where both are held */
 	unsigned int taken[VB_EU_GROUPS + 1];
-	/* which store was seen last: one that changed is another file */
-	dev_t dev;
-	ino_t ino;
-	struct timespec changed;
+	uint32_t seen; /* changes of the store, when it was last read */
 };
 
-static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_eus_user *users; /* of this process; under users_lock */
-
-/* ---- the store ---- */
-
-static void eus_user_note(struct vb_eus_user *user, const struct stat *st)
+/* The user's entry, NULL where it is not ours any more: in a forked child, or where the host has left. */
+static struct vb_eu_use *eus_user_entry(const struct vb_eus_user *user)
 {
-	user->dev = st->st_dev;
-	user->ino = st->st_ino;
-	user->changed = st->st_mtim;
+	const struct vb_registry *r = user->registry;
+
+	return vb_registry_is_joined(r) && r->self.slot == user->slot &&
+			       r->self.generation == user->generation
+		       ? user->use
+		       : NULL;
 }
 
-static bool is_noted(const struct vb_eus_user *user, const struct stat *st)
-{
-	return user->dev == st->st_dev && user->ino == st->st_ino &&
-	       user->changed.tv_sec == st->st_mtim.tv_sec &&
-	       user->changed.tv_nsec == st->st_mtim.tv_nsec;
-}
+/* ---- the registry, locked ---- */
 
-/* The store's file now; all zeros where there is none. */
-static void eus_user_look_at(const struct vb_eus_user *user, struct stat *st)
-{
-	if (!vb_file_is_open(&user->dir) || fstatat(user->dir.fd, "store", st, AT_SYMLINK_NOFOLLOW))
-		memset(st, 0, sizeof(*st));
-}
+struct eus_access {
+	struct vb_registry *at;
+	struct vb_registry visited;
+	sigset_t before;
+};
 
-/* Under user.lock; with signals blocked. */
-static int read_view(struct vb_eus_user *user, struct vb_eus **eus, struct vb_eu_view *view)
+/*
+ * By the descriptors of the host. A program that has closed them, and a forked child that has not joined, look by
+ * name.
+ */
+static int eus_user_lock(struct vb_registry *registry, struct eus_access *access)
 {
-	struct vb_eus_store store;
-	struct stat st;
-	int err = vb_eus_store_open(&store, false, false);
+	int err = vb_registry_is_joined(registry)
+			  ? vb_registry_lock(registry, VB_LOCK_JOIN_MS, &access->before)
+			  : -EBADF;
 
-	if (err)
+	access->at = registry;
+	if (!err && !vb_file_is_open(&registry->place.dir)) {
+		vb_registry_unlock(registry, &access->before);
+		err = -EBADF;
+	}
+	if (err != -EBADF)
 		return err;
-	eus_user_look_at(user, &st);
-	err = vb_eus_store_read(&store, eus);
-	vb_eus_store_close(&store, false);
-	if (err)
-		return err;
-	eus_user_note(user, &st);
-	vb_eus_view(*eus, user->card, user->count, view);
-	return 0;
+	access->at = &access->visited;
+	vb_registry_init(&access->visited);
+	return vb_registry_visit(&access->visited, false, &access->before);
+}
+
+static void eus_user_unlock(struct eus_access *access)
+{
+	if (access->at == &access->visited)
+		vb_registry_quit(&access->visited, &access->before);
+	else
+		vb_registry_unlock(access->at, &access->before);
+}
+
+static uint32_t eus_user_changes(const struct vb_registry *registry)
+{
+	/* Pairs with vb_eus_write(). */
+	return atomic_load_explicit(&registry->place.file->eus_changes, memory_order_acquire);
 }
 
 /* ---- begin, end ---- */
 
-static int keep_files(struct vb_eus_user *user, struct vb_eus_store *store)
-{
-	int fd = vb_eus_users_open(store, user->card, true), err;
-
-	err = fd < 0 ? fd : vb_file_keep(&user->use, vb_file_above_stdio(fd));
-	if (!err)
-		err = vb_file_keep(&user->dir, vb_file_above_stdio(store->dir));
-	store->dir = -1;
-	return err;
-}
-
 static int eus_user_begin(struct vb_eus_user *user, struct vb_eu_view *view)
 {
 	struct vb_eus *eus = NULL;
-	struct vb_eus_store store;
-	struct stat st;
-	int err = vb_eus_store_open(&store, false, true);
+	struct eus_access access;
+	int err = eus_user_lock(user->registry, &access);
 
 	if (err)
 		return err;
-	err = vb_eus_store_read(&store, &eus);
+	err = vb_eus_read(access.at, &eus);
 	if (!err) {
 		vb_eus_view(eus, user->card, user->count, view);
 		vb_eus_free(eus);
-		err = keep_files(user, &store);
-		if (err)
-			vb_error("%s: cannot say that its accelerator is used: %s", user->card,
-				 strerror(-err));
+		user->seen = eus_user_changes(user->registry);
+		user->use = vb_eu_use_begin(user->registry, user->card);
+		err = user->use ? 0 : -ENOSPC;
 	}
-	if (!err) {
-		eus_user_look_at(user, &st);
-		eus_user_note(user, &st);
-		err = vb_eus_users_announce(user->use.fd, 0, user->announced = 1);
-	}
-	vb_eus_store_close(&store, false);
+	if (!err)
+		vb_eu_use_processes(user->use, 1);
+	eus_user_unlock(&access);
 	return err;
 }
 
-int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user **out,
-		      struct vb_eu_view *view)
+int vb_eus_user_begin(struct vb_registry *registry, const char *card, unsigned int count,
+		      struct vb_eus_user **out, struct vb_eu_view *view)
 {
 	VB_NO_CANCEL;
-	struct vb_eus_user *user = calloc(1, sizeof(*user));
-	sigset_t before;
+	struct vb_eus_user *user;
 	int err;
 
+	if (!vb_registry_is_joined(registry))
+		return -ENODEV;
+	user = calloc(1, sizeof(*user));
 	if (!user)
 		return -ENOMEM;
+	user->registry = registry;
+	user->slot = registry->self.slot;
+	user->generation = registry->self.generation;
 	snprintf(user->card, sizeof(user->card), "%s", card);
 	user->count = count;
-	user->use = user->dir = VB_NO_FILE;
 	pthread_mutex_init(&user->lock, NULL);
-	vb_signal_block(&before);
-	pthread_mutex_lock(&users_lock);
 	err = eus_user_begin(user, view);
-	if (!err) {
-		user->next = users;
-		users = user;
-	}
-	pthread_mutex_unlock(&users_lock);
-	vb_signal_unblock(&before);
 	if (err) {
-		vb_file_close(&user->use);
-		vb_file_close(&user->dir);
+		pthread_mutex_destroy(&user->lock);
 		free(user);
 		return err;
 	}
@@ -159,63 +139,20 @@ int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user *
 	return 0;
 }
 
-/* With users_lock, when this process has no users file open any more. */
-static void tidy(void)
-{
-	struct vb_eus_store store;
-
-	if (!vb_eus_store_open(&store, false, false))
-		vb_eus_store_close(&store, true);
-}
-
-/*
- * Many programs leave their device processes to exit(). Threads may still look at the objects, so
- * these stay; a lock that somebody holds is not waited for.
- */
-static void eus_exit(void)
-{
-	struct vb_eus_user *user;
-
-	if (!users || pthread_mutex_trylock(&users_lock))
-		return;
-	for (user = users; user; user = user->next)
-		vb_file_close(&user->use);
-	tidy();
-	pthread_mutex_unlock(&users_lock);
-}
-
-VB_STAGE(EUS, .exit = eus_exit);
-
 void vb_eus_user_end(struct vb_eus_user *user)
 {
-	VB_NO_CANCEL;
-	struct vb_eus_user **at = &users;
-	sigset_t before;
-
 	if (!user)
 		return;
-	vb_signal_block(&before);
-	pthread_mutex_lock(&users_lock);
-	while (*at != user)
-		at = &(*at)->next;
-	*at = user->next;
-	vb_file_close(&user->use); /* and its locks are gone */
-	vb_file_close(&user->dir);
-	if (!users)
-		tidy();
-	pthread_mutex_unlock(&users_lock);
-	vb_signal_unblock(&before);
+	if (eus_user_entry(user))
+		vb_eu_use_end(user->use);
 	pthread_mutex_destroy(&user->lock);
 	free(user);
 }
 
 void vb_eus_user_processes(struct vb_eus_user *user, unsigned int n)
 {
-	pthread_mutex_lock(&user->lock);
-	if (vb_file_is_open(&user->use))
-		vb_eus_users_announce(user->use.fd, user->announced, n);
-	user->announced = n;
-	pthread_mutex_unlock(&user->lock);
+	if (eus_user_entry(user))
+		vb_eu_use_processes(user->use, n);
 }
 
 /* ---- groups ---- */
@@ -224,17 +161,22 @@ bool vb_eus_user_look(struct vb_eus_user *user, struct vb_eu_view *view)
 {
 	VB_NO_CANCEL;
 	struct vb_eus *eus = NULL;
-	bool changed = false;
-	struct stat st;
-	sigset_t before;
+	struct eus_access access;
+	bool changed;
 
-	vb_signal_block(&before);
 	pthread_mutex_lock(&user->lock);
-	eus_user_look_at(user, &st);
-	if (!is_noted(user, &st))
-		changed = !read_view(user, &eus, view);
+	changed = eus_user_entry(user) && user->seen != eus_user_changes(user->registry);
 	pthread_mutex_unlock(&user->lock);
-	vb_signal_unblock(&before);
+	if (!changed || eus_user_lock(user->registry, &access))
+		return false;
+	changed = !vb_eus_read(access.at, &eus);
+	if (changed) {
+		pthread_mutex_lock(&user->lock);
+		user->seen = eus_user_changes(user->registry);
+		pthread_mutex_unlock(&user->lock);
+		vb_eus_view(eus, user->card, user->count, view);
+	}
+	eus_user_unlock(&access);
 	vb_eus_free(eus);
 	return changed;
 }
@@ -260,46 +202,34 @@ static int eus_user_find_group(const struct vb_eus_user *user, const struct vb_e
 	return 0;
 }
 
-static int eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set,
-			 char *why)
+int vb_eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set, char *why)
 {
+	VB_NO_CANCEL;
 	struct vb_eus *eus = NULL;
-	struct vb_eus_store store;
-	int err = vb_eus_store_open(&store, false, false);
+	struct eus_access access;
+	int err = eus_user_lock(user->registry, &access);
 
 	snprintf(why, VB_EU_WHY, "the store of groups cannot be used");
 	if (err)
 		return err;
-	err = vb_eus_store_read(&store, &eus);
+	err = vb_eus_read(access.at, &eus);
 	if (!err)
 		err = eus_user_find_group(user, eus, id, set, why);
-	if (!err && !user->taken[id] && vb_file_is_open(&user->use))
-		err = vb_eus_users_group(user->use.fd, id, true);
-	vb_eus_store_close(&store, false);
+	if (!err) {
+		pthread_mutex_lock(&user->lock);
+		if (!user->taken[id]++ && eus_user_entry(user))
+			vb_eu_use_group(user->use, id, true);
+		pthread_mutex_unlock(&user->lock);
+	}
+	eus_user_unlock(&access);
 	vb_eus_free(eus);
-	return err;
-}
-
-int vb_eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set *set, char *why)
-{
-	VB_NO_CANCEL;
-	sigset_t before;
-	int err;
-
-	vb_signal_block(&before);
-	pthread_mutex_lock(&user->lock);
-	err = eus_user_take(user, id, set, why);
-	if (!err)
-		user->taken[id]++;
-	pthread_mutex_unlock(&user->lock);
-	vb_signal_unblock(&before);
 	return err;
 }
 
 void vb_eus_user_drop(struct vb_eus_user *user, unsigned int id)
 {
 	pthread_mutex_lock(&user->lock);
-	if (!--user->taken[id] && vb_file_is_open(&user->use))
-		vb_eus_users_group(user->use.fd, id, false);
+	if (!--user->taken[id] && eus_user_entry(user))
+		vb_eu_use_group(user->use, id, false);
 	pthread_mutex_unlock(&user->lock);
 }

@@ -2,10 +2,11 @@
 /*
  * Owns one host's place in the registry: joining, leaving, and what it asks about the others.
  *
- *	DIRECTORY/registry            struct vb_registry_file (registry_file.h): 256 slots, reserved when the file is made; a byte per slot is
+ *	DIRECTORY/registry            struct vb_registry_file (registry_file.h), reserved when the file is made; a byte per slot is
  *	                              locked while its process is there (slot_lock.h)
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot
  *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
+ *	DIRECTORY/eu-groups           EU groups and partitions, if there are any (eus_store.c)
  *	DIRECTORY/function-...        an emulated function, shared by its driver and its device (fabric/function.h)
  *
  * Which directory it is, and how its file is opened, is in registry_place.c; who takes and frees slots in
@@ -139,6 +140,33 @@ int vb_registry_join(struct vb_registry *registry, struct vb_slot_info *self)
 	}
 	close(root);
 	return ret;
+}
+
+int vb_registry_visit(struct vb_registry *registry, bool make, sigset_t *before)
+{
+	VB_NO_CANCEL;
+	int root, ret;
+
+	snprintf(registry->root, sizeof(registry->root), "%s", vb_dir_root_path());
+	root = vb_dir_open_root();
+	if (root < 0)
+		return root;
+	ret = vb_registry_place_enter(&registry->place, root, make, before);
+	close(root);
+	return ret == -ENOENT && !make ? 0 : ret;
+}
+
+void vb_registry_quit(struct vb_registry *registry, const sigset_t *before)
+{
+	VB_NO_CANCEL;
+
+	if (!registry->place.file)
+		return; /* there was none, and signals are as they were */
+	if (lseek(registry->place.lock.fd, 0, SEEK_END) >= (off_t)sizeof(*registry->place.file))
+		vb_registry_place_tidy(&registry->place, registry->root);
+	vb_registry_place_unlock(&registry->place);
+	vb_registry_place_close(&registry->place);
+	vb_signal_unblock(before);
 }
 
 /*

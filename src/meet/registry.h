@@ -5,7 +5,8 @@
  *
  * The registry is a small file in a directory of its own below /dev/shm, one directory per user,
  * network namespace and PID namespace, readable by that user alone. Beside it lies one segment file
- * per process (what is in it is the fabric's business). Joining and reaping hold a file lock, which
+ * per process (what is in it is the fabric's business), and what is remembered while no process lives: EU groups
+ * (eus.h). Joining, reaping and EU groups hold a file lock, which
  * the kernel drops when its holder dies; nothing else needs a lock. A slot is named by number and
  * generation, so that a reference to a process that is gone never reaches the next one in its slot.
  */
@@ -13,6 +14,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,6 +90,14 @@ void vb_registry_leave(struct vb_registry *registry);
 bool vb_registry_is_joined(const struct vb_registry *registry);
 /* Close what is left open for threads that may still look; when there are none. */
 void vb_registry_close(struct vb_registry *registry);
+/*
+ * Open and lock the registry without a slot in it, and block signals: for a tool, and for moments, because
+ * processes that join wait meanwhile. Without make, nothing is open where there is none (place.file). 0, or -errno
+ * after a log line.
+ */
+int vb_registry_visit(struct vb_registry *registry, bool make, sigset_t *before);
+/* The end of a visit; the directory goes where nothing in it is needed. */
+void vb_registry_quit(struct vb_registry *registry, const sigset_t *before);
 /* In a forked child: let go of the parent's files. Allowed in a handler of pthread_atfork(). */
 void vb_registry_forked(struct vb_registry *registry);
 

@@ -27,7 +27,7 @@
 #include "base/log.h"
 #include "meet/slot_lock.h"
 
-#define VERSION "v4"
+#define VERSION "v5"
 
 const char *vb_dir_root_path(void)
 {
@@ -245,19 +245,26 @@ static bool each_file(int dir, bool (*visit)(int dir, const char *name))
 	return all;
 }
 
+bool vb_dir_has_groups(int dir)
+{
+	struct stat st;
+
+	return !fstatat(dir, VB_DIR_GROUPS, &st, AT_SYMLINK_NOFOLLOW) || errno != ENOENT;
+}
+
 /*
  * The registry is removed last: without it a new process would make its own beside what is being
  * removed.
  */
 static bool remove_file(int dir, const char *name)
 {
-	return !strcmp(name, "registry") || !unlinkat(dir, name, 0);
+	return !strcmp(name, "registry") || !strcmp(name, VB_DIR_GROUPS) || !unlinkat(dir, name, 0);
 }
 
-void vb_dir_remove_files(int dir)
+bool vb_dir_remove_files(int dir)
 {
-	each_file(dir, remove_file);
-	unlinkat(dir, "registry", 0);
+	return each_file(dir, remove_file) && !vb_dir_has_groups(dir) &&
+	       !unlinkat(dir, "registry", 0);
 }
 
 /*
@@ -269,8 +276,7 @@ static bool empty_directory(int dir, int lock)
 	struct stat st;
 
 	return !flock(lock, LOCK_EX | LOCK_NB) && !fstat(lock, &st) && st.st_nlink &&
-	       vb_slot_lock_any(lock) == VB_SLOT_FREE && each_file(dir, remove_file) &&
-	       !unlinkat(dir, "registry", 0);
+	       vb_slot_lock_any(lock) == VB_SLOT_FREE && vb_dir_remove_files(dir);
 }
 
 static void registry_dir_sweep(int root, const char *name)

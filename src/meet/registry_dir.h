@@ -2,8 +2,8 @@
 /*
  * Where the registry is: a directory of this user in a directory that all users can write to.
  *
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4      mode 0700
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4-1    where somebody else has taken that name first, and so on
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v5      mode 0700
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v5-1    where somebody else has taken that name first, and so on
  *
  * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name,
  * and a user can always be forestalled. Therefore a user has several names; registry_place.c has the rule
@@ -21,6 +21,9 @@
 #include "base/file.h"
 
 enum { VB_DIR_NAMES = 8, VB_DIR_NAME_MAX = 96 };
+
+/* The file in it that outlives all processes, and keeps the directory there (eus_store.c). */
+#define VB_DIR_GROUPS "eu-groups"
 
 /* The directory in which ours lies, as a path for messages: /dev/shm, or VERBATIM_SHM_DIR. */
 const char *vb_dir_root_path(void);
@@ -47,13 +50,18 @@ int vb_dir_make(int root);
  * -errno.
  */
 int vb_dir_open_file(int dir, const char *name, bool create);
-/* Removes the files of a directory in which nobody lives, the registry last. */
-void vb_dir_remove_files(int dir);
+/* Whether EU groups are kept in it. What cannot be seen may be there. */
+bool vb_dir_has_groups(int dir);
+/*
+ * Removes the files of a directory in which nobody lives, the registry last: true where none is left. Where EU groups
+ * are kept, they and the registry stay.
+ */
+bool vb_dir_remove_files(int dir);
 /* The process that holds a lock on this file, as /proc/locks has it; 0 where that is not known. */
 pid_t vb_dir_lock_holder(const struct vb_file *file);
 
 /*
- * Removes this user's directories of other namespaces in which nobody lives any more. Every process
+ * Removes this user's directories of other namespaces in which nobody lives and no EU groups are. Every process
  * in a registry holds a lock on a byte of the file `registry` for as long as it lives
  * (slot_lock.h), and whoever joins or leaves one on the whole of it (flock).
  */

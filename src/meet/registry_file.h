@@ -11,11 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/config.h"
 #include "host/patch/patch.h"
 #include "meet/registry.h"
 #include "meet/registry_dir.h"
 
-#define REGISTRY_MAGIC 0x3476676572626576ull /* "vebregv4" */
+#define REGISTRY_MAGIC 0x3576676572626576ull /* "vebregv5" */
 
 struct vb_slot {
 	_Atomic uint32_t pid;        /* 0: empty */
@@ -28,10 +29,22 @@ struct vb_slot {
 	struct vb_slot_doorbells doorbells; /* counters of its owner, for `verbatim ps -v` */
 };
 
+/* What a host uses of the execution units of one adapter (eus_uses.c). */
+struct vb_eu_use {
+	_Atomic uint64_t
+		owner; /* generation, and below it slot + 1; a host that is not there: free */
+	char card[VB_NAME_MAX];     /* the adapter: programs may have configurations of their own */
+	_Atomic uint32_t groups;    /* bit ID: it has threads in that group */
+	_Atomic uint32_t processes; /* device processes */
+	uint64_t reserved[2];
+};
+
+enum { VB_EU_USES = 4 * VB_SLOTS };
+
 struct vb_registry_file {
 	uint64_t magic;
 	_Atomic uint32_t next; /* where the search for an empty slot starts: reuse is put off */
-	uint32_t reserved0;
+	_Atomic uint32_t eus_changes; /* of EU groups and partitions (eus_store.c) */
 	_Atomic uint64_t
 		listeners[VB_SLOTS / 64]; /* a bit per slot; set and cleared by its owner */
 	/*
@@ -41,9 +54,11 @@ struct vb_registry_file {
 	_Atomic uint64_t sniffed;
 	_Atomic uint64_t turns; /* counts those who had the lock of the file, each when it had it */
 	struct vb_slot slot[VB_SLOTS];
+	struct vb_eu_use use[VB_EU_USES];
 };
 
-_Static_assert(sizeof(struct vb_slot) == 64 && offsetof(struct vb_registry_file, slot) == 64,
+_Static_assert(sizeof(struct vb_slot) == 64 && sizeof(struct vb_eu_use) == 64 &&
+		       offsetof(struct vb_registry_file, slot) == 64,
 	       "layout");
 
 /* --- registry_lock.c: the lock on the whole file --- */
@@ -94,7 +109,10 @@ void vb_registry_unlock(struct vb_registry *registry, const sigset_t *before);
 int vb_registry_place_enter(struct vb_registry_place *place, int root, bool make, sigset_t *before);
 /* Of what vb_registry_place_enter() has locked; signals are the caller's. */
 void vb_registry_place_unlock(const struct vb_registry_place *place);
-/* path: of the directory in which it lies. Locked: reap slots, and remove the directory where no process is left. */
+/*
+ * Locked: reap slots, and remove the directory where no process is left and no EU groups are. path: of the directory
+ * in which it lies.
+ */
 void vb_registry_place_tidy(const struct vb_registry_place *place, const char *path);
 void vb_registry_place_close(struct vb_registry_place *place);
 /* Open the directories that there are, without a look into them; how many, or -errno after a log line. */

@@ -6,12 +6,12 @@
  *
  * One user has several possible directories, and all of the user's processes must use the same. The
  * rule: a process enters a directory only while it holds the locks of all that exist, as seen by
- * one more look after it got them. It takes the one in which somebody lives, else the first, and
- * removes the others. Two processes that had no lock in common would each have made its directory
+ * one more look after it got them. It takes the one in which somebody lives, else one that keeps EU groups, else
+ * the first, and removes the others. Two processes that had no lock in common would each have made its directory
  * after the other's last look, which cannot be.
  *
- * The directory goes with its last process, so it is checked after locking that its file is still
- * linked.
+ * The directory goes with its last process, unless EU groups are kept in it (eus_store.c). So it is checked after
+ * locking that its file is still linked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -158,7 +158,13 @@ static int place_compare(int root, const struct vb_registry_place *locked, int c
 	return ret;
 }
 
-/* Of the directories, all locked: keep the one in which somebody lives, or the first. */
+/* The higher, the more a directory is to be kept; 0: nothing is in it. */
+static int place_worth(const struct vb_registry_place *place)
+{
+	return vb_slots_inhabited(place) ? 2 : vb_dir_has_groups(place->dir.fd);
+}
+
+/* Of the directories, all locked: keep the one that is worth most, the first of equals. */
 static int place_choose(struct vb_registry_place *place, int root, struct vb_registry_place *places,
 			int count)
 {
@@ -170,16 +176,15 @@ static int place_choose(struct vb_registry_place *place, int root, struct vb_reg
 			return ret;
 	}
 	for (int i = 1; i < count; i++)
-		if (!vb_slots_inhabited(&places[chosen]) && vb_slots_inhabited(&places[i]))
+		if (place_worth(&places[i]) > place_worth(&places[chosen]))
 			chosen = i;
 	*place = places[chosen];
 	places[chosen] = VB_NO_PLACE;
 	vb_lock_count_turn(place->file);
 	for (int i = 0; i < count; i++) {
-		if (places[i].dir.fd < 0 || vb_slots_inhabited(&places[i]))
-			continue;
-		vb_dir_remove_files(places[i].dir.fd);
-		unlinkat(root, places[i].name, AT_REMOVEDIR);
+		if (places[i].dir.fd >= 0 && !place_worth(&places[i]) &&
+		    vb_dir_remove_files(places[i].dir.fd))
+			unlinkat(root, places[i].name, AT_REMOVEDIR);
 	}
 	return 0;
 }
@@ -251,7 +256,7 @@ void vb_registry_place_tidy(const struct vb_registry_place *place, const char *p
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return;
-	vb_dir_remove_files(place->dir.fd);
-	unlinkat(root, place->name, AT_REMOVEDIR);
+	if (vb_dir_remove_files(place->dir.fd))
+		unlinkat(root, place->name, AT_REMOVEDIR);
 	close(root);
 }

@@ -18,6 +18,7 @@ static void flush_at_exit(void)
 		return;
 	fprintf(stderr, "%s: standard output: %s\n", program_invocation_short_name,
 		strerror(errno));
+	fflush(stderr);
 	_exit(1);
 }
 

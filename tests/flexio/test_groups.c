@@ -419,7 +419,7 @@ static void store_path(char *path, size_t size)
 	char pattern[256];
 	glob_t found;
 
-	snprintf(pattern, sizeof(pattern), "%s/verbatim-*-eus/store", getenv("VERBATIM_SHM_DIR"));
+	snprintf(pattern, sizeof(pattern), "%s/verbatim-*/eu-groups", getenv("VERBATIM_SHM_DIR"));
 	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
 	assert_int_equal(found.gl_pathc, 1);
 	snprintf(path, size, "%s", found.gl_pathv[0]);
@@ -442,15 +442,14 @@ static void test_damaged_store(void **state)
 	assert_failed(flexio_process_create(bed_ctx, bed_app, NULL, &process));
 	assert_null(process);
 	assert_int_equal(tool("eu_group query -d mlx5_0"), 1);
-	assert_said("store is damaged and not used");
+	assert_said("/eu-groups is damaged and not used");
 	assert_int_equal(tool("eu_group create -d mlx5_0 -n two -r 9"), 1);
 	assert_int_equal(unlink(path), 0);
 	process = bed_process();
 	bed_process_end(process);
 }
 
-/* Nothing is left of a store in which nothing is. */
-/* A command that has too few descriptors to see who uses the store does not remove it. */
+/* A command that has too few descriptors to see who uses the adapter does not take it for unused. */
 static void test_few_files(void **state)
 {
 	struct flexio_process *process = bed_process();
@@ -463,27 +462,46 @@ static void test_few_files(void **state)
 	bed_process_end(process);
 }
 
-static void test_tidy(void **state)
+/* The files of the registry, one name after the other. */
+static void list_files(char *names, size_t size)
 {
-	struct flexio_process *process = bed_process();
 	char pattern[256];
+	size_t len = 0;
 	glob_t found;
 
-	snprintf(pattern, sizeof(pattern), "%s/*-eus*", getenv("VERBATIM_SHM_DIR"));
+	snprintf(pattern, sizeof(pattern), "%s/verbatim-*/*", getenv("VERBATIM_SHM_DIR"));
 	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		len += (size_t)snprintf(names + len, size - len, "%s ", found.gl_pathv[i]);
+	assert_true(len < size);
 	globfree(&found);
-	bed_process_end(process);
-	assert_int_equal(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
 }
 
-/* A program that leaves its processes to exit() leaves nothing behind either. */
+/* The last group leaves nothing of its own behind, whether or not programs run. */
+static void test_tidy(void **state)
+{
+	struct flexio_process *process;
+	char before[2048], after[2048];
+
+	list_files(before, sizeof(before));
+	process = bed_process();
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n one -r 0"), 0);
+	list_files(after, sizeof(after));
+	assert_string_not_equal(before, after);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	bed_process_end(process);
+	list_files(after, sizeof(after));
+	assert_string_equal(before, after);
+}
+
+/* A program that leaves its processes to exit() uses nothing any more, and leaves no file. */
 static void test_exit(void **state)
 {
-	char pattern[256];
-	glob_t found;
+	char before[2048], after[2048];
 	int status;
 	pid_t pid;
 
+	list_files(before, sizeof(before));
 	pid = fork();
 	if (!pid) {
 		execl(self_path, self_path, bed_elf_path, tool_path, "exit", NULL);
@@ -491,8 +509,48 @@ static void test_exit(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
-	snprintf(pattern, sizeof(pattern), "%s/*-eus*", getenv("VERBATIM_SHM_DIR"));
-	assert_int_equal(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
+	list_files(after, sizeof(after));
+	assert_string_equal(before, after);
+	assert_int_equal(tool("info status -d mlx5_0"), 0);
+	assert_said("processes: 0\n");
+}
+
+/*
+ * A program that has closed all descriptors that it did not open: what it says to dpaeumgmt needs none, and it finds the
+ * groups by name.
+ */
+static int closed_all(void)
+{
+	struct flexio_event_handler *h = NULL;
+	struct flexio_process *process = NULL;
+
+	if (flexio_process_create(bed_ctx, bed_app, NULL, &process))
+		return 1;
+	for (int fd = 3; fd < 1024; fd++)
+		close(fd);
+	if (create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 }, &h))
+		return 2;
+	if (tool("eu_group destroy -d mlx5_0 -g 1") != 1 || !strstr(said, "is in use by process"))
+		return 3;
+	if (flexio_event_handler_destroy(h))
+		return 4;
+	return tool("eu_group destroy -d mlx5_0 -g 1") ? 5 : 0;
+}
+
+static void test_closed_descriptors(void **state)
+{
+	int status;
+	pid_t pid;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n held -r 1-2"), 0);
+	pid = fork();
+	if (!pid) {
+		execl(self_path, self_path, bed_elf_path, tool_path, "closed", NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void open_other(void)
@@ -524,6 +582,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_few_files),
 		cmocka_unit_test(test_tidy),
 		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_closed_descriptors),
 	};
 	char folder[] = "/tmp/verbatim-groups-XXXXXX";
 	bool holder = argc > 3;
@@ -537,6 +596,8 @@ int main(int argc, char **argv)
 	if (holder && !strcmp(argv[3], "exit"))
 		return flexio_process_create(bed_ctx, bed_app, NULL,
 					     &(struct flexio_process *){ 0 });
+	if (holder && !strcmp(argv[3], "closed"))
+		return closed_all();
 	if (holder)
 		return hold_group();
 	open_other();
@@ -544,5 +605,9 @@ int main(int argc, char **argv)
 	flexio_app_destroy(bed_app);
 	ibv_close_device(other_ctx);
 	ibv_close_device(bed_ctx);
+	if (rmdir(folder)) {
+		perror(folder); /* nothing is left of the registry */
+		return 1;
+	}
 	return failed;
 }

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -61,7 +62,7 @@ class Tool:
 
     def files(self):
         found = {}
-        for path in glob.glob(os.path.join(self.shm, '*', 'store')):
+        for path in glob.glob(os.path.join(self.shm, '*', 'eu-groups')):
             with open(path, 'rb') as text:
                 found[path] = text.read()
         return found
@@ -266,20 +267,58 @@ def check_slow_file(tool):
             raise peers.Failure(f'apply: {slow.returncode}')
 
 
-def check_locks(tool):
-    """Locks that no program of ours has: somebody uses the adapter, and no command fails of it."""
+def check_entries(tool):
+    """Entries of the registry file as programs write them (src/meet/registry_file.h): each counts while the lock of its slot
+    is held, and one that no program could have written counts for nothing."""
     tool.run('eu_group', 'create', '-d', 'mlx5_0', '-n', 'a', '-r', '0-3')
-    folder = os.path.dirname(tool.store())
-    first, stride = 1 << 20, 1 << 16
-    for ranges in ([(0, 0)], [(first + 5, 0)], [(first, 1 << 62)], [(first + n * 4, 1) for n in range(2000)],
-                   [(first - 10, 20)], [(first + stride * 7, 3), (first + stride * 9, 2)]):
-        with open(os.path.join(folder, 'use-mlx5_0'), 'w+b') as use:
-            for start, size in ranges:
-                fcntl.lockf(use, fcntl.LOCK_SH | fcntl.LOCK_NB, size, start)
+    slot, generation, slots, most = 5, 7, 256, 1 << 16
+    cases = ((slot + 1, generation, 'mlx5_0', 3, 3), (slot + 1, generation, 'mlx5_0', 1 << 31, most),
+             (slot + 1, generation + 1, 'mlx5_0', 3, 0), (slot + 2, generation, 'mlx5_0', 3, 0), (slots + 1, generation, 'mlx5_0', 3, 0),
+             (0, generation, 'mlx5_0', 3, 0), (slot + 1, generation, 'mlx5_0' + 'x' * 26, 3, 0), (slot + 1, generation, 'mlx5_1', 3, 0))
+    with open(os.path.join(os.path.dirname(tool.store()), 'registry'), 'r+b', buffering=0) as registry:
+        for owner, of, card, processes, wanted in cases:
+            registry.seek(64 + 64 * slot)
+            registry.write(struct.pack('<II', os.getpid(), generation))
+            registry.seek(64 + 64 * slots)
+            registry.write(struct.pack('<II32sII', owner, of, card.encode(), 2, processes))
+            fcntl.lockf(registry, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
             said = json.loads(tool.run('info', 'status', '-d', 'mlx5_0', '--json').stdout)
-            if not 1 <= said['processes'] <= 2000 or (len(ranges) == 2 and said['processes'] != 5):
-                raise peers.Failure(f'{ranges[:3]}: {said}')
-            tool.refused('partition create -d mlx5_0 -v 1 -r 10-20 -m 1', 'device processes run on mlx5_0')
+            if said['processes'] != wanted:
+                raise peers.Failure(f'{owner} {of} {card} {processes}: {said}')
+            if wanted:
+                tool.refused('partition create -d mlx5_0 -v 1 -r 10-20 -m 1',
+                             f'{wanted} device processes run on mlx5_0, one of process {os.getpid()}$')
+                tool.refused('eu_group destroy -d mlx5_0 -n a', f'EU group 1 is in use by process {os.getpid()}$')
+            fcntl.lockf(registry, fcntl.LOCK_UN, 1, slot)
+            said = json.loads(tool.run('info', 'status', '-d', 'mlx5_0', '--json').stdout)
+            if said['processes']:
+                raise peers.Failure(f'a process that is gone: {said}')
+    tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
+    if os.listdir(tool.shm):
+        raise peers.Failure(f'there is still {os.listdir(tool.shm)}')
+
+
+def check_blocked_output(tool):
+    """A reader of what is printed that does not read keeps nobody from the registry."""
+    tool.run('eu_group', 'create', '-d', 'mlx5_0', '-n', 'a', '-r', '0-189')
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b'x' * 4096)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    with subprocess.Popen([TOOL, 'eu_group', 'query', '-d', 'mlx5_0'], env=tool.env, stdout=writer) as stuck, \
+         subprocess.Popen([TOOL, 'eu_group', 'destroy', '-d', 'mlx5_0', '-g', '9'], env=tool.env, stderr=writer) as refused:
+        for _ in range(2):  # both have begun by then
+            time.sleep(.3)
+            tool.run('eu_group', 'create', '-d', 'mlx5_1', '-n', 'b', '-r', '0')
+            tool.ok('eu_group destroy -d mlx5_1 -n b', 'Group with group id: 1, was destroyed successfully\n')
+        os.close(writer)
+        with open(reader, 'rb') as text:
+            text.read()
+        if stuck.wait(60) != 0 or refused.wait(60) != 1:
+            raise peers.Failure(f'exit codes {stuck.returncode}, {refused.returncode}')
     tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
 
 
@@ -292,7 +331,7 @@ def check_store(tool):
         with open(path, 'wb') as out:
             out.write(bad)
         for line in ('eu_group query -d mlx5_0', 'eu_group create -d mlx5_0 -n b -r 9', 'partition query -d mlx5_0'):
-            tool.refused(line, r'/store is damaged and not used: .*; remove that file')
+            tool.refused(line, r'/eu-groups is damaged and not used: .*; remove that file')
     os.unlink(path)
     tool.ok('eu_group query -d mlx5_0', 'In total there are 0 EU groups configured.\n')
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -329,7 +368,7 @@ def check_users(tool):
     tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
     planted = os.path.join(tool.shm, folder)
     os.mkdir(planted)
-    with open(os.path.join(planted, 'store'), 'w', encoding='ascii') as text:
+    with open(os.path.join(planted, 'eu-groups'), 'w', encoding='ascii') as text:
         text.write('verbatim-eus 1\n')
     os.chown(planted, nobody, nobody)
     tool.ok('eu_group query -d mlx5_0', 'In total there are 0 EU groups configured.\n')
@@ -341,8 +380,8 @@ def check_users(tool):
 def run():
     with tempfile.TemporaryDirectory() as folder:
         tool = Tool(folder)
-        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_slow_file, check_locks,
-                      check_store, check_users):
+        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_slow_file, check_entries,
+                      check_blocked_output, check_store, check_users):
             check(tool)
 
 

@@ -91,7 +91,7 @@ void find_directory(char *path, size_t len)
 
 	assert_int_equal(stat("/proc/self/ns/net", &net), 0);
 	assert_int_equal(stat("/proc/self/ns/pid", &pid), 0);
-	snprintf(path, len, "/dev/shm/verbatim-%u-%llu-%llu-v4", (unsigned int)geteuid(),
+	snprintf(path, len, "/dev/shm/verbatim-%u-%llu-%llu-v5", (unsigned int)geteuid(),
 		 (unsigned long long)net.st_ino, (unsigned long long)pid.st_ino);
 }
 

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* EU groups and partitions: lists of EUs, rules, and the text of the store against damage. */
+/* EU groups and partitions: lists of EUs, rules, and their text against damage. */
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "meet/eus.h"
@@ -236,85 +230,12 @@ static void test_impossible(void **state)
 	}
 }
 
-/* A child that was forked while its parent had the store open does not keep it locked. */
-static void test_forked(void **state)
-{
-	char dir[] = "/tmp/verbatim-eus-XXXXXX";
-	struct vb_eus_store store;
-	pid_t child;
-	int err;
-
-	assert_non_null(mkdtemp(dir));
-	assert_int_equal(setenv("VERBATIM_SHM_DIR", dir, 1), 0);
-	assert_int_equal(vb_eus_store_open(&store, false, true), 0);
-	child = fork();
-	if (!child) {
-		pause();
-		_exit(0);
-	}
-	assert_true(child > 0);
-	vb_eus_store_close(&store, false);
-	err = vb_eus_store_open(&store, true, true);
-	kill(child, SIGKILL);
-	assert_int_equal(waitpid(child, NULL, 0), child);
-	assert_int_equal(err, 0);
-	vb_eus_store_close(&store, true);
-	assert_int_equal(rmdir(dir), 0);
-}
-
-/* Opens and closes the store as the others do, all at once; 1 where it was another directory. */
-static int open_together(_Atomic unsigned int *ready, unsigned int all)
-{
-	struct vb_eus_store store;
-	size_t len;
-
-	atomic_fetch_add(ready, 1);
-	while (atomic_load(ready) < all)
-		sched_yield();
-	if (vb_eus_store_open(&store, true, true))
-		return 2;
-	len = strlen(store.name);
-	vb_eus_store_close(&store, false);
-	return len < 4 || strcmp(store.name + len - 4, "-eus");
-}
-
-/* Processes that find no directory at the same time make one, not one each. */
-static void test_made_once(void **state)
-{
-	enum { ROUNDS = 300, CHILDREN = 4 };
-	char dir[] = "/tmp/verbatim-eus-XXXXXX";
-	_Atomic unsigned int *ready =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct vb_eus_store store;
-	int status, wrong = 0;
-
-	assert_true(ready != MAP_FAILED);
-	assert_non_null(mkdtemp(dir));
-	assert_int_equal(setenv("VERBATIM_SHM_DIR", dir, 1), 0);
-	for (int round = 0; round < ROUNDS && !wrong; round++) {
-		atomic_store(ready, 0);
-		for (int i = 0; i < CHILDREN; i++)
-			if (!fork())
-				_exit(open_together(ready, CHILDREN));
-		for (int i = 0; i < CHILDREN; i++) {
-			assert_true(wait(&status) > 0);
-			wrong |= status;
-		}
-		assert_int_equal(vb_eus_store_open(&store, false, true), 0);
-		vb_eus_store_close(&store, true);
-	}
-	assert_int_equal(wrong, 0);
-	assert_int_equal(rmdir(dir), 0);
-	munmap(ready, 4096);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sets),       cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_partitions), cmocka_unit_test(test_text),
 		cmocka_unit_test(test_damage),     cmocka_unit_test(test_impossible),
-		cmocka_unit_test(test_forked),     cmocka_unit_test(test_made_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

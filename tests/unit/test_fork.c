@@ -140,7 +140,7 @@ static void image_exit(void)
 		say('x');
 }
 
-VB_STAGE(EUS, .start = image_start, .exit = image_exit);
+VB_STAGE(REACH, .start = image_start, .exit = image_exit);
 
 static int exit_now(void)
 {

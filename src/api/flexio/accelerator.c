@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "card/card.h"
 #include "card/fault/inject.h"
+#include "card/state.h"
 
 #define TIMEOUT_DEFAULT_MS 6000
 #define HEAP_DEFAULT_MIB   1024
@@ -108,7 +109,7 @@ static int make_dpa(struct accel *a, const struct vb_adapter *adapter)
 {
 	unsigned int eus = adapter->config->dpa_eus ? adapter->config->dpa_eus : VB_EUS_DEFAULT;
 	struct vb_eu_view view;
-	int err = vb_eus_user_begin(a->name, eus, &a->eus, &view);
+	int err = vb_eus_user_begin(adapter->card->meet, a->name, eus, &a->eus, &view);
 
 	if (!err)
 		err = vb_dpa_create(&(struct vb_dpa_attr){ .eus = view.count,
@@ -198,7 +199,7 @@ void vb_accel_put(struct accel *accel)
 	if (!last) {
 		vb_eus_user_processes(accel->eus, accel->users);
 	} else {
-		/* Before the next one of the adapter begins: closing one file drops the locks of both. */
+		/* Before the next one of the adapter begins: a program has one entry for an adapter. */
 		vb_eus_user_end(accel->eus);
 		accel->eus = NULL;
 	}

@@ -29,13 +29,13 @@ struct arguments {
 	unsigned int id_group, id_partition, max_groups;
 };
 
-/* A device, and the store while it is open. */
+/* A device, and what the registry remembers of its EUs. */
 struct work {
 	const struct arguments *args;
 	const struct vb_config *config;
 	const struct vb_config_adapter *adapter;
 	unsigned int count; /* EUs of the adapter's own accelerator */
-	struct vb_eus_store store;
+	struct vb_registry registry; /* locked */
 	struct vb_eus *eus;
 	char *text; /* of the file of groups; NULL: none is needed */
 	size_t text_len;
@@ -45,7 +45,7 @@ struct work {
 /* A message "dpaeumgmt: ..." on standard error. Returns 1, the exit code. */
 int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Every subcommand: the exit code. The store is open, for a change where they make one. */
+/* Every subcommand: the exit code. The registry is locked: nothing here waits for anything. */
 int group_info(struct work *work);
 int group_create(struct work *work);
 int group_query(struct work *work);
@@ -53,7 +53,7 @@ int group_destroy(struct work *work);
 int group_apply(struct work *work);
 /*
  * The file of groups, with a NUL behind it; NULL after a message. It may come slowly: not while the
- * store is locked.
+ * registry is locked.
  */
 char *group_file(const char *path, size_t *len);
 int partition_info(struct work *work);
@@ -64,7 +64,7 @@ int info_chip(struct work *work);
 int info_status(struct work *work);
 int info_vhca(struct work *work);
 
-/* Write the changed store; the exit code. */
+/* Write what was changed; the exit code. */
 int save(struct work *work);
 /* The adapter's accelerator as its programs see it. */
 struct vb_eu_view view_of(const struct work *work);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * dpaeumgmt: manages the execution units (EUs) of an accelerator, with the vendor's subcommands and
- * options. Finds the subcommand, opens the store for it, and prints what --json wants.
+ * options. Finds the subcommand, locks the registry for it, and prints what --json wants.
  */
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,11 @@ static const struct subcommand {
 	{ "info", "vhca", "the numbers of the adapters", OPT_DEVICE, 0, 0, false, info_vhca },
 };
 
-enum { NUM_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]), KEY_JSON = 256 };
+enum {
+	NUM_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]),
+	KEY_JSON = 256,
+	OUTPUT_MAX = 1 << 20, /* more than a subcommand prints */
+};
 
 static const struct argp_option options[] = {
 	{ "dpa_device", 'd', "DEVICE", 0, "The adapter, such as mlx5_0", 0 },
@@ -270,7 +275,7 @@ static const struct subcommand *find_subcommand(const struct arguments *args, in
 
 int save(struct work *work)
 {
-	return vb_eus_store_write(&work->store, work->eus) ? 1 : 0;
+	return vb_eus_write(&work->registry, work->eus) ? 1 : 0;
 }
 
 struct vb_eu_view view_of(const struct work *work)
@@ -281,35 +286,25 @@ struct vb_eu_view view_of(const struct work *work)
 	return view;
 }
 
-/* -ENOENT: nobody uses the adapter. Who uses it must be known before anything is changed. */
-static int open_users(const struct work *work, const char *card)
+/* Who uses an adapter must be known before anything is changed. */
+static unsigned int known_users(int users)
 {
-	int fd = vb_eus_users_open(&work->store, card, false);
-
-	if (fd >= 0 || fd == -ENOENT)
-		return fd;
-	refuse("cannot see who uses %s: %s", card, strerror(-fd));
-	exit(1);
+	if (users < 0)
+		exit(1); /* after a log line */
+	return (unsigned int)users;
 }
 
 pid_t group_user(const struct work *work, unsigned int id)
 {
-	int fd = open_users(work, work->adapter->name);
-	pid_t user = fd < 0 ? 0 : vb_eus_group_user(fd, id);
+	pid_t one = 0;
 
-	if (fd >= 0)
-		close(fd);
-	return user;
+	return known_users(vb_eus_group_users(&work->registry, work->adapter->name, id, &one)) ? one
+											       : 0;
 }
 
 unsigned int processes_on(const struct work *work, const char *card, pid_t *one)
 {
-	int fd = open_users(work, card);
-	unsigned int n = fd < 0 ? 0 : vb_eus_processes(fd, one);
-
-	if (fd >= 0)
-		close(fd);
-	return n;
+	return known_users(vb_eus_processes(&work->registry, card, one));
 }
 
 cJSON *eus_json(const struct vb_eu_set *set)
@@ -363,7 +358,10 @@ static int eumgmt_print_json(const struct work *work)
 
 static int eumgmt_run(const struct subcommand *s, const struct arguments *args)
 {
-	struct work work = { .args = args, .config = vb_config_get() };
+	struct work work = { .args = args,
+			     .config = vb_config_get(),
+			     .registry = VB_REGISTRY_INIT };
+	sigset_t before;
 	int code;
 
 	if (!work.config)
@@ -377,15 +375,15 @@ static int eumgmt_run(const struct subcommand *s, const struct arguments *args)
 		if (!work.text)
 			return 1;
 	}
-	if (vb_eus_store_open(&work.store, s->changes, s->changes)) {
+	if (vb_registry_visit(&work.registry, s->changes, &before)) {
 		free(work.text);
 		return 1;
 	}
 	work.out = cJSON_CreateObject();
-	code = !work.out ? refuse("no memory") : vb_eus_store_read(&work.store, &work.eus) ? 1 : 0;
+	code = !work.out ? refuse("no memory") : vb_eus_read(&work.registry, &work.eus) ? 1 : 0;
 	if (!code)
 		code = s->run(&work);
-	vb_eus_store_close(&work.store, s->changes);
+	vb_registry_quit(&work.registry, &before);
 	if (!code && args->json)
 		code = eumgmt_print_json(&work);
 	cJSON_Delete(work.out);
@@ -408,6 +406,9 @@ int main(int argc, char **argv)
 	int code = 0;
 
 	tools_guard_stdio();
+	/* Programs that join wait while the registry is locked: not for a reader of what is printed. */
+	setvbuf(stdout, NULL, _IOFBF, OUTPUT_MAX);
+	setvbuf(stderr, NULL, _IOFBF, OUTPUT_MAX);
 	argp_err_exit_status = CMD_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	s = find_subcommand(&args, &code);

@@ -15,7 +15,6 @@
 #include "base/fork.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -130,15 +129,25 @@ static void fork_child(void)
 
 static _Atomic bool watched;
 
-/* With the first row, which is libverbatim's: while this library is loaded, and by one thread. */
+/* What pthread_atfork() calls, with the library that the handlers are of. */
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+
+/*
+ * With the first row, which is libverbatim's: while this library is loaded, and by one thread.
+ *
+ * As handlers of no library: those of one leave libc's list at exit(), although another thread may be in the
+ * middle of a fork. glibc 2.36 and later then end the process, or leave parent and child with what was prepared.
+ * The code stays: libverbatim is never unloaded, nor is a program that has this file in it.
+ */
 static void forks_watch(void)
 {
 	static _Atomic bool begun;
 
 	if (!atomic_exchange_explicit(&begun, true, memory_order_relaxed))
-		atomic_store_explicit(&watched,
-				      !pthread_atfork(fork_prepare, fork_parent, fork_child),
-				      memory_order_relaxed);
+		atomic_store_explicit(
+			&watched,
+			!__register_atfork(fork_prepare, fork_parent, fork_child, NULL),
+			memory_order_relaxed);
 }
 
 bool vb_forks_are_watched(void)
@@ -200,6 +209,8 @@ void vb_stages_leave(const struct vb_stage_row *const *rows, size_t count)
 		for (size_t i = 0; i < count; i++)
 			if (rows[i]->stage == stage && rows[i]->exit)
 				rows[i]->exit();
+	/* The table's own library is not unloaded: its rows are for forks of other threads until the end. */
 	for (size_t i = 0; i < count; i++)
-		row_remove(rows[i]);
+		if (rows[i]->image != &vb_stage_image)
+			row_remove(rows[i]);
 }

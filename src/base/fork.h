@@ -89,8 +89,9 @@ extern const char vb_stage_image __attribute__((visibility("hidden")));
 
 /*
  * A library's rows, from its constructor and destructor: they come into the table and start, or exit and
- * leave it. Neither takes a lock, so both are safe in a child that was made past fork(), and in exit()
- * of a signal handler.
+ * leave it. Those of the library that has the table stay in it, which is never unloaded: other threads may
+ * fork beside exit(). Neither takes a lock, so both are safe in a child that was made past fork(), and in
+ * exit() of a signal handler.
  */
 VB_PUBLIC void vb_stages_join(const struct vb_stage_row *const *rows, size_t count);
 VB_PUBLIC void vb_stages_leave(const struct vb_stage_row *const *rows, size_t count);

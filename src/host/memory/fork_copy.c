@@ -368,8 +368,6 @@ sigset_t memory_adopt(bool shares_files)
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
-extern void *__dso_handle __attribute__((visibility("hidden")));
-
 typedef int register_function(void (*)(void), void (*)(void), void (*)(void), void *);
 
 static void before_fork(void)
@@ -401,8 +399,9 @@ void memory_watch_forks(void)
 	static atomic_bool done;
 	register_function *next = memory_fork_find_register();
 
+	/* Of no library: those of one leave libc's list at exit(), also beside a fork (base/fork.c). */
 	if (next && !atomic_exchange(&done, true))
-		next(before_fork, memory_in_parent, in_child, &__dso_handle);
+		next(before_fork, memory_in_parent, in_child, NULL);
 }
 
 /* What pthread_atfork() calls. Handlers run before a fork in the opposite order of coming here. */

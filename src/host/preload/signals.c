@@ -80,9 +80,10 @@ int vb_libc_sigaction(int sig, const struct sigaction *act, struct sigaction *ol
 	return (action ? action : find_action())(sig, act, old);
 }
 
-extern void *__dso_handle __attribute__((visibility("hidden")));
-
-/* For this library alone. In glibc it is code that the linker would add here. */
+/*
+ * For this library alone. In glibc it is code that the linker would add here. The handlers are of no
+ * library: those of one leave libc's list at exit(), also beside a fork (base/fork.c).
+ */
 int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
 	int (*add)(void (*)(void), void (*)(void), void (*)(void), void *);
@@ -90,7 +91,7 @@ int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(vo
 
 	add = (__typeof__(add))dlsym(RTLD_NEXT, "__register_atfork");
 	if (add)
-		return add(prepare, parent, child, &__dso_handle);
+		return add(prepare, parent, child, NULL);
 	other = (__typeof__(other))dlsym(RTLD_NEXT, "pthread_atfork");
 	return other ? other(prepare, parent, child) : ENOSYS;
 }

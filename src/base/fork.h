@@ -46,9 +46,10 @@ enum vb_stage {
 	VB_STAGE_TIMELINE, /* control/record/timeline.c */
 	VB_STAGE_ASK,      /* control/ask/ask.c */
 	VB_STAGE_MONITOR,  /* control/show/page.c */
-	/* fabric/; the card of a host goes with it */
+	/* fabric/, card/ */
 	VB_STAGE_REACH,  /* fabric/reach.c */
 	VB_STAGE_FABRIC, /* fabric/progress.c */
+	VB_STAGE_CARDS,  /* card/sink.c */
 	/* dpa/, gdb/: part of libflexio */
 	VB_STAGE_SPACES,  /* dpa/mem_file.c */
 	VB_STAGE_SAMPLES, /* dpa/observe/sample.c */

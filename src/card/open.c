@@ -42,6 +42,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 	host->card = &new->card;
 	vb_card_begin(&new->card, host);
 	vb_adapters_init(&new->card, &new->config);
+	vb_card_join(&new->card);
 	*card = &new->card;
 	return 0;
 }

@@ -8,6 +8,7 @@
  */
 #include "card/transport/requester.h"
 
+#include "base/fork.h"
 #include "base/util.h"
 #include "card/emulation/emulated.h"
 #include "card/ether/ether.h"
@@ -202,7 +203,6 @@ static bool card_delivers_first(struct vb_card *card, const struct vb_pkt *pkt)
 /* A forked child has none of its parent's queue pairs. */
 static void card_forked(struct vb_card *card)
 {
-	vb_burst_forked();
 	vb_deferred_forked(card);
 	vb_alarm_forked(card);
 	vb_flow_forked(card);
@@ -217,9 +217,20 @@ static void card_forked(struct vb_card *card)
 	vb_adapters_forked(card);
 }
 
+/*
+ * Also cards whose hosts do not run: a thread of the parent that was about to open or list a device had locks of
+ * them, too.
+ */
+static void cards_forked(void)
+{
+	vb_burst_forked();
+	vb_cards_each(card_forked);
+}
+
+VB_STAGE(CARDS, .child = cards_forked);
+
 const struct vb_sink vb_card_sink = {
 	.is_local = card_is_local,
-	.forked = card_forked,
 	.receive = card_receive,
 	.received = card_received,
 	.delivers_first = card_delivers_first,

@@ -14,6 +14,10 @@ struct vb_host vb_host_program = { .meet = &vb_registry_program,
 				   .card = &vb_card };
 static struct vb_card *_Atomic begun; /* &vb_card once it is one, for vb_card_begun() */
 
+static struct vb_lock cards_lock; /* of changing the list */
+static _Atomic(struct vb_card *)
+	cards; /* NULL-ended; whole at any time, as a forked child may find it */
+
 static void begin_numbers(struct vb_card *card)
 {
 	card->numbers.pd = (struct vb_ids)VB_IDS_INIT(1, VB_PD_MAX);
@@ -52,6 +56,52 @@ void vb_card_begin(struct vb_card *card, struct vb_host *host)
 	pthread_mutex_init(&card->hbl.lock, NULL);
 }
 
+static struct vb_card *card_next(_Atomic(struct vb_card *) *link)
+{
+	return atomic_load_explicit(link, memory_order_relaxed);
+}
+
+/* With the lock: what leads to the card, or the end of the list. */
+static _Atomic(struct vb_card *) *card_link(const struct vb_card *card)
+{
+	_Atomic(struct vb_card *) *link = &cards;
+
+	while (card_next(link) && card_next(link) != card)
+		link = &card_next(link)->next;
+	return link;
+}
+
+void vb_card_join(struct vb_card *card)
+{
+	vb_lock(&cards_lock);
+	/* The program's is there already in a child that was forked at the end of program_begin(). */
+	if (!card_next(card_link(card))) {
+		atomic_store_explicit(&card->next, card_next(&cards), memory_order_relaxed);
+		/* Pairs with vb_cards_each(). */
+		atomic_store_explicit(&cards, card, memory_order_release);
+	}
+	vb_unlock(&cards_lock);
+}
+
+static void card_leave(struct vb_card *card)
+{
+	_Atomic(struct vb_card *) *link;
+
+	vb_lock(&cards_lock);
+	link = card_link(card);
+	if (card_next(link))
+		atomic_store_explicit(link, card_next(&card->next), memory_order_relaxed);
+	vb_unlock(&cards_lock);
+}
+
+void vb_cards_each(void (*call)(struct vb_card *card))
+{
+	struct vb_card *card = atomic_load_explicit(&cards, memory_order_acquire);
+
+	for (; card; card = card_next(&card->next))
+		call(card);
+}
+
 void vb_card_end(struct vb_card *card)
 {
 	struct vb_ids *ids[] = { &card->numbers.pd,     &card->numbers.mr,
@@ -61,6 +111,7 @@ void vb_card_end(struct vb_card *card)
 				 &card->numbers.tir,    &card->numbers.emu_map,
 				 &card->numbers.emu_eq, &card->numbers.transport_domain };
 
+	card_leave(card);
 	for (unsigned int i = 0; i < ARRAY_SIZE(ids); i++)
 		free(ids[i]->used);
 	free(card->inject.eus);
@@ -75,6 +126,7 @@ static void program_begin(void)
 	vb_card_begin(&vb_card, &vb_host_program);
 	vb_adapters_init(&vb_card, vb_config_get());
 	atomic_store_explicit(&begun, &vb_card, memory_order_release);
+	vb_card_join(&vb_card);
 }
 
 struct vb_card *vb_card_program(void)

@@ -79,6 +79,7 @@ struct vb_card_tables {
 };
 
 struct vb_card {
+	_Atomic(struct vb_card *) next; /* state.c: of all that the process has */
 	struct vb_host *host;
 	struct vb_fabric *fabric; /* of the host, as is the next: for the data path */
 	struct vb_registry *meet;
@@ -221,8 +222,12 @@ struct vb_card {
 struct vb_card *vb_card_begun(void);
 /* An instance of zeros becomes the card of a host, and has no adapters yet. */
 void vb_card_begin(struct vb_card *card, struct vb_host *host);
-/* What it has allocated, once none of its devices is open. */
+/* It has its adapters: from here on it is one of those that a fork resets in the child. */
+void vb_card_join(struct vb_card *card);
+/* It is none of them any more, and what it has allocated goes, once none of its devices is open. */
 void vb_card_end(struct vb_card *card);
+/* In a forked child: call it for each card of the process, whether its host runs or not. */
+void vb_cards_each(void (*call)(struct vb_card *card));
 
 static inline void vb_add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
 {

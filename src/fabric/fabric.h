@@ -114,8 +114,6 @@ struct vb_sink {
 	uint64_t (*work)(struct vb_card *card, bool all);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
 	enum vb_pending (*pending)(struct vb_card *card, bool all);
-	/* NULL, or: in a forked child, forget the queues of the parent. */
-	void (*forked)(struct vb_card *card);
 	/* Whether a GID is one of this host's adapters. */
 	bool (*is_local)(struct vb_card *card, const union ibv_gid *gid);
 };

@@ -582,8 +582,6 @@ static void reset_in_child(struct vb_fabric *fabric)
 	for (struct vb_link *link = fabric->links; link; link = link->next)
 		if (link->ops->forked)
 			link->ops->forked(link);
-	if (fabric->sink->forked)
-		fabric->sink->forked(fabric->card);
 }
 
 static void fabric_forked(void)

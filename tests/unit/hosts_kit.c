@@ -45,11 +45,6 @@ static enum vb_pending none_pending(struct vb_card *card, bool all)
 	return VB_PENDING_NONE;
 }
 
-static void forked(struct vb_card *card)
-{
-	card->forked++;
-}
-
 static bool is_here(struct vb_card *card, const union ibv_gid *gid)
 {
 	(void)card;
@@ -62,7 +57,6 @@ const struct vb_sink counting_sink = {
 	.delivers_first = never_first,
 	.work = no_work,
 	.pending = none_pending,
-	.forked = forked,
 	.is_local = is_here,
 };
 

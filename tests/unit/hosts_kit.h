@@ -13,7 +13,6 @@ enum { FAR_AWAY = 0x20 }; /* the first byte of GIDs that are on no host of this 
 struct vb_card {
 	_Atomic uint32_t
 		taken; /* packets, each with the number that is due, and what send_one() sent */
-	_Atomic uint32_t forked;
 };
 
 struct pair {

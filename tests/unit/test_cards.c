@@ -2,12 +2,15 @@
 /* Cards of several hosts in one process: adapters, numbers, tables, work and time of one are not those of another. */
 #include <endian.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "bare.h"
@@ -246,6 +249,96 @@ static void test_talk(void **state)
 	}
 }
 
+enum { LOCKS = 10 };
+
+static void locks_of(struct vb_card *card, pthread_mutex_t *locks[LOCKS])
+{
+	pthread_mutex_t *all[LOCKS] = { &card->adapters.interfaces_lock,
+					&card->mr.lock,
+					&card->flow.lock,
+					&card->tir.lock,
+					&card->wire.lock,
+					&card->emulation.lock,
+					&card->umem_lock,
+					&card->inject.lock,
+					&card->inject.script_lock,
+					&card->hbl.lock };
+
+	memcpy(locks, all, sizeof(all));
+}
+
+static pthread_barrier_t locked;
+
+/* A thread that is at each place of the card at once. */
+static void *hold_locks(void *arg)
+{
+	pthread_mutex_t *locks[LOCKS];
+
+	locks_of(arg, locks);
+	for (unsigned int i = 0; i < LOCKS; i++)
+		pthread_mutex_lock(locks[i]);
+	pthread_barrier_wait(&locked);
+	pthread_barrier_wait(&locked);
+	for (unsigned int i = LOCKS; i-- > 0;)
+		pthread_mutex_unlock(locks[i]);
+	return NULL;
+}
+
+/* 0, or which one is locked for ever. */
+static unsigned int stuck_lock(struct vb_card *card)
+{
+	pthread_mutex_t *locks[LOCKS];
+
+	locks_of(card, locks);
+	for (unsigned int i = 0; i < LOCKS; i++)
+		if (pthread_mutex_trylock(locks[i]))
+			return i + 1;
+	return 0;
+}
+
+/* No device is open. Locks of the parent's other thread are free in a child. */
+static void test_forks(void **state)
+{
+	struct vb_card *card[] = { vb_card_program(), left, right };
+
+	(void)state;
+	pthread_barrier_init(&locked, NULL, 2);
+	for (unsigned int i = 0; i < ARRAY_SIZE(card); i++) {
+		int status = -1;
+		pthread_t thread;
+		pid_t pid;
+
+		assert_int_equal(pthread_create(&thread, NULL, hold_locks, card[i]), 0);
+		pthread_barrier_wait(&locked);
+		pid = fork();
+		if (!pid)
+			_exit((int)stuck_lock(card[i]));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		pthread_barrier_wait(&locked);
+		pthread_join(thread, NULL);
+		assert_int_equal(status, 0);
+	}
+	pthread_barrier_destroy(&locked);
+}
+
+/* A card that is gone is not looked at. */
+static void test_forks_after_close(void **state)
+{
+	struct vb_card *card;
+	char words[256];
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(vb_card_open(left_text, &card, words, sizeof(words)), 0);
+	assert_int_equal(vb_card_close(card), 0);
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void test_bad_configuration(void **state)
 {
 	struct vb_card *card = NULL;
@@ -271,6 +364,8 @@ int main(void)
 		cmocka_unit_test(test_deferred),
 		cmocka_unit_test(test_alarms),
 		cmocka_unit_test(test_talk),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_forks_after_close),
 		cmocka_unit_test(test_bad_configuration),
 	};
 

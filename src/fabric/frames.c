@@ -19,6 +19,7 @@
 #include "base/time.h"
 #include "base/rcu.h"
 #include "fabric/peer.h"
+#include "fabric/running.h"
 #include "fabric/state.h"
 
 enum {
@@ -322,6 +323,8 @@ void vb_frame_linger(struct vb_fabric *fabric)
 		vb_read_unlock();
 		if (!drained)
 			vb_sleep_ns(LOOK_NS);
+		if (!vb_running_let_in())
+			return; /* at exit(), in a child that a handler has forked meanwhile */
 	}
 }
 

@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 
+#include "base/mask.h"
 #include "fabric/running.h"
 #include "fabric/state.h"
 
@@ -46,9 +48,22 @@ void vb_host_free(struct vb_host *host)
 
 static _Atomic(struct vb_fabric *) first; /* changed under the lock of starting */
 static _Atomic uint32_t walkers;
+static uint32_t forks; /* of the process's ancestors: changed in a child, before it has threads */
+
+/* Of this thread. */
+static _Thread_local struct {
+	unsigned int depth; /* a handler of a fault may walk in the middle of a walk */
+	bool lost;          /* it began in the parent of this process */
+	sigset_t mask;      /* before it began */
+} walk;
 
 struct vb_fabric *vb_running_begin(void)
 {
+	sigset_t before;
+
+	vb_signal_block(&before);
+	if (!walk.depth++)
+		walk.mask = before;
 	/* seq_cst: pairs with vb_running_remove(), which sees this thread, or is seen by it. */
 	atomic_fetch_add_explicit(&walkers, 1, memory_order_seq_cst);
 	return atomic_load_explicit(&first, memory_order_seq_cst);
@@ -56,12 +71,40 @@ struct vb_fabric *vb_running_begin(void)
 
 struct vb_fabric *vb_running_next(struct vb_fabric *fabric)
 {
-	return atomic_load_explicit(&fabric->next, memory_order_acquire);
+	return walk.lost ? NULL : atomic_load_explicit(&fabric->next, memory_order_acquire);
 }
 
 void vb_running_end(void)
 {
-	atomic_fetch_sub_explicit(&walkers, 1, memory_order_release);
+	sigset_t before = walk.mask;
+
+	if (!walk.lost)
+		atomic_fetch_sub_explicit(&walkers, 1, memory_order_release);
+	if (--walk.depth)
+		return;
+	walk.lost = false;
+	vb_signal_unblock(&before);
+}
+
+bool vb_running_let_in(void)
+{
+	sigset_t before = walk.mask;
+	uint32_t was = forks;
+
+	if (walk.depth != 1)
+		return !walk.lost;
+	walk.depth = 0; /* a handler may walk by itself */
+	vb_signal_unblock(&before);
+	vb_signal_block(&before);
+	walk.depth = 1;
+	walk.mask = before;
+	walk.lost = was != forks;
+	return !walk.lost;
+}
+
+bool vb_running_goes_on(void)
+{
+	return !walk.lost;
 }
 
 bool vb_running_any(void)
@@ -93,4 +136,5 @@ void vb_running_forked(void)
 {
 	atomic_store_explicit(&first, NULL, memory_order_relaxed);
 	atomic_store_explicit(&walkers, 0, memory_order_relaxed);
+	forks++;
 }

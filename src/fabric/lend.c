@@ -12,6 +12,7 @@
 #include "fabric/direct.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
+#include "fabric/running.h"
 #include "fabric/state.h"
 
 /* --- the owner -------------------------------------------------------------------------------- */
@@ -106,13 +107,13 @@ static bool is_of_cq(const struct vb_window_queue *queue, uint64_t base, uint64_
 void vb_window_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with fabric_window_take() */
-	for (uint32_t d = 0; d < VB_WINDOWS; d++) {
+	for (uint32_t d = 0; d < VB_WINDOWS && vb_running_goes_on(); d++) {
 		uint64_t offset =
 			atomic_load_explicit(&fabric->segment->window[d], memory_order_acquire);
 		struct vb_window *window =
 			offset ? vb_segment_at(fabric, offset, sizeof(*window)) : NULL;
 
-		for (uint32_t i = 0; window && i < VB_WINDOW_QUEUES; i++) {
+		for (uint32_t i = 0; window && i < VB_WINDOW_QUEUES && vb_running_goes_on(); i++) {
 			struct vb_window_queue *queue = &window->queue[i];
 
 			if (__builtin_expect(

@@ -593,6 +593,7 @@ static void fabric_forked(void)
 		next = vb_running_next(fabric);
 		reset_in_child(fabric);
 	}
+	vb_running_end();
 	vb_running_forked();
 }
 
@@ -773,7 +774,8 @@ static void leave_slot(struct vb_fabric *fabric)
 		vb_read_unlock();
 	}
 	links_linger(fabric);
-	vb_registry_leave(fabric->registry);
+	if (vb_running_goes_on())
+		vb_registry_leave(fabric->registry);
 }
 
 static void fabric_exit(void)

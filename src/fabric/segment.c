@@ -13,6 +13,7 @@
 #include "base/barrier.h"
 #include "base/time.h"
 #include "base/log.h"
+#include "fabric/running.h"
 #include "fabric/state.h"
 
 _Static_assert(sizeof(struct vb_segment) +
@@ -241,6 +242,8 @@ static bool wait_owner(struct vb_fabric *fabric, uint32_t slot, _Atomic uint64_t
 			return false;
 		}
 		fabric_segment_wait_more(fabric, &patience, slot);
+		if (!vb_running_let_in())
+			return true; /* nothing of it is mapped here */
 	}
 }
 
@@ -301,7 +304,7 @@ void vb_segment_wait_range(struct vb_fabric *fabric, uintptr_t base, size_t len)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with pin_take() in direct.c */
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-		for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
+		for (unsigned int i = 0; i < VB_SEG_PINS && vb_running_goes_on(); i++) {
 			_Atomic uint64_t *pin = &fabric->segment->pins[slot][i];
 			uint64_t value = atomic_load_explicit(pin, memory_order_acquire);
 

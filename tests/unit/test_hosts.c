@@ -14,12 +14,16 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "hosts_kit.h"
 #include "base/rcu.h"
 #include "fabric/direct.h"
+#include "fabric/running.h"
+#include "fabric/segment.h"
+#include "host/shared/shared.h"
 
 static uint32_t life_of(const struct vb_host *host)
 {
@@ -231,6 +235,122 @@ static void forks(void)
 	pair_stop(&pair);
 }
 
+static _Atomic pid_t handler_child; /* 0 in the child itself, and before the handler */
+static bool handler_forked;
+
+static void fork_in_handler(int sig)
+{
+	pid_t pid;
+
+	(void)sig;
+	handler_forked = true;
+	pid = fork();
+	if (!pid)
+		alarm(20); /* instead of a hang */
+	handler_child = pid;
+}
+
+/* The child has returned from the handler, and to the end of what it interrupted. */
+static void use_in_child(struct pair *pair)
+{
+	check(handler_forked, "no signal came");
+	if (handler_child)
+		return;
+	if (vb_fabric_start(pair->host[0], &counting_sink))
+		_exit(1);
+	vb_fabric_stop(pair->host[0]->fabric); /* waits for walks */
+	_exit(0);
+}
+
+/* A signal in the middle of a walk over the hosts. */
+static void forks_in_walk(void)
+{
+	struct vb_fabric *fabric;
+	struct pair pair;
+
+	pair_start(&pair);
+	signal(SIGUSR1, fork_in_handler);
+	handler_forked = false;
+	fabric = vb_running_begin();
+	raise(SIGUSR1);
+	for (; fabric; fabric = vb_running_next(fabric))
+		check(fabric->segment, "a fabric that does not run");
+	vb_running_end();
+	use_in_child(&pair);
+	spawn_wait(handler_child);
+	talk(&pair, 0, 1, 10);
+	pair_stop(&pair);
+}
+
+enum { SHARED_KEY = 20 };
+
+struct waiting {
+	pthread_t thread;
+	void *page;
+	_Atomic uint64_t *pin;
+};
+
+/* Once the other thread waits for the pin, it gets a signal; the pin goes when the child has ended. */
+static void *interrupt(void *arg)
+{
+	struct waiting *waiting = arg;
+	struct vb_shared_piece piece;
+	int status = -1;
+
+	while (vb_shared_find(waiting->page, 1, &piece))
+		sched_yield();
+	usleep(20000);
+	check_eq(pthread_kill(waiting->thread, SIGUSR1), 0);
+	while (!handler_child)
+		sched_yield();
+	check_eq(waitpid(handler_child, &status, 0), handler_child);
+	check_eq(status, 0);
+	atomic_store(waiting->pin, 0);
+	return NULL;
+}
+
+/*
+ * Host b is in the middle of using memory that the process takes back. The wait for it is interrupted, as a program
+ * expects that waits for a process that is stopped can be.
+ */
+static void forks_in_wait(void)
+{
+	struct waiting waiting = { .thread = pthread_self() };
+	struct vb_seg_mr *mr;
+	struct pair pair;
+	uint32_t slot;
+	pthread_t thread;
+	int fd;
+
+	pair_start(&pair);
+	signal(SIGUSR1, fork_in_handler);
+	handler_forked = false;
+	handler_child = 0;
+	fd = vb_shared_memfd("page", VB_SHARED_PAGE);
+	check(fd >= 0, "no memory file");
+	waiting.page = mmap(NULL, VB_SHARED_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(waiting.page != MAP_FAILED, "no memory");
+	check_eq(vb_shared_add(waiting.page, VB_SHARED_PAGE, fd, 0), 0);
+	mr = vb_segment_mr(pair.host[0]->fabric, SHARED_KEY);
+	check(mr, "no entry of a key");
+	mr->addr = (uintptr_t)waiting.page;
+	mr->length = VB_SHARED_PAGE;
+	slot = vb_fabric_slot(pair.host[1]->fabric);
+	waiting.pin = &pair.host[0]->fabric->segment->pins[slot][0];
+	atomic_store(waiting.pin,
+		     (uint64_t)(vb_registry_generation(pair.host[0]->meet, slot) & 0x7fff) << 49 |
+			     1ull << 48 | SHARED_KEY);
+	check_eq(pthread_create(&thread, NULL, interrupt, &waiting), 0);
+	vb_shared_remove(waiting.page, VB_SHARED_PAGE);
+	use_in_child(&pair);
+	check_eq(pthread_join(thread, NULL), 0);
+	munmap(waiting.page, VB_SHARED_PAGE);
+	close(fd);
+	mr->length = 0;
+	talk(&pair, 0, 1, 10);
+	pair_stop(&pair);
+}
+
 /* A process with two hosts that says so, and then waits; or exits, without stopping them. */
 static int role(bool exits)
 {
@@ -278,6 +398,8 @@ int main(int argc, char **argv)
 	direct();
 	leaves();
 	forks();
+	forks_in_walk();
+	forks_in_wait();
 	ends("killed");
 	ends("exits");
 	return 0;

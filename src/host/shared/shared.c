@@ -14,12 +14,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -28,7 +28,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/lock.h"
-#include "host/signals.h"
+#include "base/mask.h"
 
 enum { MAP_BYTES = VB_SHARED_FIRST + VB_SHARED_TABLES * VB_SHARED_TABLE_BYTES };
 
@@ -44,6 +44,7 @@ struct state {
 	_Atomic(struct vb_shared_map *) map; /* NULL: not made yet */
 	_Atomic(const struct vb_shared_hooks *) hooks;
 	_Atomic uint32_t calling;        /* threads that call one */
+	uint32_t era;                    /* of the process, once it has called one; 0 in a child */
 	uint32_t next_generation;        /* of files */
 	uint64_t pages[VB_SHARED_FILES]; /* shared ones, of each file */
 	_Atomic uint32_t leaving;        /* ranges that peers may still be using, though removed */
@@ -75,16 +76,14 @@ VB_STAGE(SHARED, .start = shared_start);
  */
 static void lock_table(sigset_t *before)
 {
-	const uint64_t all = ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC);
-
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, 8);
+	vb_signal_block(before);
 	vb_lock(&own->lock);
 }
 
 static void unlock_table(const sigset_t *before)
 {
 	vb_unlock(&own->lock);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, 8);
+	vb_signal_unblock(before);
 }
 
 /* --- the switch -------------------------------------------------------------------------------- */
@@ -314,41 +313,43 @@ static bool end_pages(struct vb_shared_map *map, uint64_t base, uint64_t end, en
 
 /* --- what others call -------------------------------------------------------------------------- */
 
-static const struct vb_shared_hooks *hooks_get(void)
+/*
+ * A call of a hook. Handlers of signals run meanwhile, because it may wait for peers, and one may fork: what the
+ * child returns to is a call of its parent, which its counts know nothing of.
+ */
+struct call {
+	const struct vb_shared_hooks *hooks; /* NULL: it is not called */
+	uint32_t era;                        /* 0: there is nothing to call for */
+};
+
+/* With the lock. */
+static struct call call_begin(void)
 {
+	static uint32_t eras; /* goes on in a child, where that of the page begins anew */
+
+	if (!own->era)
+		own->era = ++eras;
 	/* Pairs with vb_shared_set_hooks(): it sees that we call, or we see that there are none. */
 	atomic_fetch_add_explicit(&own->calling, 1, memory_order_seq_cst);
-	return atomic_load_explicit(&own->hooks, memory_order_seq_cst);
+	return (struct call){ atomic_load_explicit(&own->hooks, memory_order_seq_cst), own->era };
 }
 
-static void hooks_put(void)
+/* leaves: ranges that left with it. */
+static void call_end(const struct call *call, uint32_t leaves)
 {
-	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
+	sigset_t before;
+
+	vb_signal_block(&before);
+	if (own->era == call->era) {
+		atomic_fetch_sub_explicit(&own->leaving, leaves, memory_order_release);
+		atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
+	}
+	vb_signal_unblock(&before);
 }
 
-static void wait_for_peers(uint64_t base, uint64_t len)
-{
-	const struct vb_shared_hooks *hooks = hooks_get();
-
-	/* The entries are cleared before pins are looked at; pairs with pin_take() in direct.c. */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (hooks)
-		hooks->wait(base, len);
-	hooks_put();
-}
-
-static void tell_made(void)
-{
-	const struct vb_shared_hooks *hooks = hooks_get();
-
-	if (hooks)
-		hooks->made();
-	hooks_put();
-}
-
-/* With the lock. undo: how much of it has to be taken back, outside of the lock. */
+/* With the lock. undo: how much of it has to be taken back, outside of the lock; made: the table was made. */
 static int add_locked(uint64_t base, uint64_t len, const struct vb_file *of, uint64_t page,
-		      bool *made, uint64_t *undo)
+		      struct call *made, uint64_t *undo)
 {
 	int file, ret;
 
@@ -359,7 +360,7 @@ static int add_locked(uint64_t base, uint64_t len, const struct vb_file *of, uin
 		own->failed = ret;
 		if (ret)
 			return ret;
-		*made = true;
+		*made = call_begin();
 	}
 	file = shared_take_file(own->map, of);
 	if (file < 0)
@@ -371,7 +372,7 @@ static int add_locked(uint64_t base, uint64_t len, const struct vb_file *of, uin
 int vb_shared_add_file(void *base, size_t len, const struct vb_file *file, off_t offset)
 {
 	uint64_t at = (uintptr_t)base, done = 0;
-	bool made = false;
+	struct call made = { 0 };
 	sigset_t before;
 	int ret;
 
@@ -383,8 +384,10 @@ int vb_shared_add_file(void *base, size_t len, const struct vb_file *file, off_t
 	lock_table(&before);
 	ret = add_locked(at, len, file, (uint64_t)offset / VB_SHARED_PAGE, &made, &done);
 	unlock_table(&before);
-	if (made)
-		tell_made();
+	if (made.hooks)
+		made.hooks->made();
+	if (made.era)
+		call_end(&made, 0);
 	if (ret && done)
 		vb_shared_remove(base, done);
 	return ret;
@@ -407,8 +410,8 @@ static void end_range(void *base, size_t len, enum ending ending)
 	uint64_t first = (uintptr_t)base & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	uint64_t end = (uintptr_t)base + len;
 	struct vb_shared_map *map;
+	struct call call = { 0 };
 	sigset_t before;
-	bool any;
 
 	map = own ? atomic_load_explicit(&own->map, memory_order_acquire) : NULL;
 	if (!map || !len)
@@ -417,14 +420,20 @@ static void end_range(void *base, size_t len, enum ending ending)
 		end = TOP;
 	end = (end + VB_SHARED_PAGE - 1) & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	lock_table(&before);
-	any = end_pages(map, first, end, ending);
-	if (any)
+	/* A handler may have forked since the map was found. */
+	if (map == atomic_load_explicit(&own->map, memory_order_relaxed) &&
+	    end_pages(map, first, end, ending)) {
 		atomic_fetch_add_explicit(&own->leaving, 1, memory_order_relaxed);
+		call = call_begin();
+	}
 	unlock_table(&before);
-	if (!any)
+	if (!call.era)
 		return;
-	wait_for_peers(first, end - first);
-	atomic_fetch_sub_explicit(&own->leaving, 1, memory_order_release);
+	/* The entries are cleared before pins are looked at; pairs with pin_take() in direct.c. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (call.hooks)
+		call.hooks->wait(first, end - first);
+	call_end(&call, 1);
 }
 
 void vb_shared_remove(void *base, size_t len)
@@ -437,11 +446,11 @@ void vb_shared_forget(void *base, size_t len)
 	end_range(base, len, FORGET);
 }
 
-bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
+/* With signals blocked: the map is not mapped in a child that a handler forks. */
+static bool shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
 {
+	struct vb_shared_map *map = atomic_load_explicit(&own->map, memory_order_acquire);
 	uint64_t at = (uintptr_t)addr, end = at + len, skip, next;
-	struct vb_shared_map *map =
-		own ? atomic_load_explicit(&own->map, memory_order_acquire) : NULL;
 	uint64_t first = 0;
 
 	*out = (struct vb_shared_piece){ .fd = -1, .len = len };
@@ -477,17 +486,41 @@ bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
 	return first;
 }
 
+/* Whether anything is: most programs that ask share nothing, and pay for no system call. */
+static bool shared_is_any(void)
+{
+	return own && atomic_load_explicit(&own->map, memory_order_relaxed);
+}
+
+bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
+{
+	sigset_t before;
+	bool found;
+
+	if (!shared_is_any()) {
+		*out = (struct vb_shared_piece){ .fd = -1, .len = len };
+		return false;
+	}
+	vb_signal_block(&before);
+	found = shared_find(addr, len, out);
+	vb_signal_unblock(&before);
+	return found;
+}
+
 bool vb_shared_covers(const void *addr, size_t len)
 {
 	struct vb_shared_piece piece;
+	sigset_t before;
 
-	while (len) {
-		if (!vb_shared_find(addr, len, &piece))
-			return false;
+	if (!len || !shared_is_any())
+		return !len;
+	vb_signal_block(&before);
+	while (len && shared_find(addr, len, &piece)) {
 		addr = (const char *)addr + piece.len;
 		len -= piece.len;
 	}
-	return true;
+	vb_signal_unblock(&before);
+	return !len;
 }
 
 int vb_shared_table(struct vb_file *file)

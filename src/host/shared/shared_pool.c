@@ -6,6 +6,9 @@
  * A block is reserved when it is given out, so that no access meets a full system, and punched out
  * of the file when it is freed, so that the next one is zero. A forked child keeps its parent's
  * blocks mapped, as it would a real card's memory, and has a file of its own for new ones.
+ *
+ * No handler runs in a thread that has the lock: one that forks would return, in the child, to the middle
+ * of what is empty there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +21,7 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/fork.h"
+#include "base/mask.h"
 #include "host/shared/shared.h"
 
 enum { POOL_BYTES = 256 << 20, FIRST = VB_SHARED_PAGE }; /* no block is at 0 */
@@ -38,6 +42,18 @@ static void pool_forked(void)
 }
 
 VB_STAGE(POOL, .child = pool_forked);
+
+static void pool_lock(sigset_t *before)
+{
+	vb_signal_block(before);
+	pthread_mutex_lock(&pool.lock);
+}
+
+static void pool_unlock(const sigset_t *before)
+{
+	pthread_mutex_unlock(&pool.lock);
+	vb_signal_unblock(before);
+}
 
 static size_t shared_pool_whole_pages(size_t bytes)
 {
@@ -100,15 +116,16 @@ static void *shared_pool_take(size_t bytes)
 void *vb_shared_alloc(size_t bytes)
 {
 	VB_NO_CANCEL;
+	sigset_t before;
 	void *at = NULL;
 
 	bytes = shared_pool_whole_pages(bytes);
 	if (!bytes)
 		return NULL;
 	if (vb_shared_wanted()) {
-		pthread_mutex_lock(&pool.lock);
+		pool_lock(&before);
 		at = shared_pool_take(bytes);
-		pthread_mutex_unlock(&pool.lock);
+		pool_unlock(&before);
 	}
 	if (at)
 		return at;
@@ -120,18 +137,18 @@ void vb_shared_free(void *at, size_t bytes)
 {
 	VB_NO_CANCEL;
 	struct vb_shared_piece piece;
-	bool ours;
+	bool shared = vb_shared_find(at, 1, &piece);
+	sigset_t before;
 
 	bytes = shared_pool_whole_pages(bytes);
-	/* Not in a child that inherited it: what the file holds is its parent's. */
-	ours = vb_shared_find(at, 1, &piece) && piece.dev == pool.file.dev &&
-	       piece.ino == pool.file.ino;
 	vb_shared_remove(at, bytes);
 	munmap(at, bytes);
 	vb_shared_forget(at, bytes);
-	if (!ours)
+	if (!shared)
 		return;
-	pthread_mutex_lock(&pool.lock);
-	shared_pool_give_back(piece.offset, bytes);
-	pthread_mutex_unlock(&pool.lock);
+	pool_lock(&before);
+	/* Not in a child that inherited it: what the file holds is its parent's. */
+	if (piece.dev == pool.file.dev && piece.ino == pool.file.ino)
+		shared_pool_give_back(piece.offset, bytes);
+	pool_unlock(&before);
 }

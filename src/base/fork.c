@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mask.h"
@@ -34,6 +35,10 @@ static struct place {
 /* Of forks that this thread is in the middle of: a handler of a fork may fork itself. */
 static _Thread_local struct {
 	unsigned int depth;
+	bool ready;       /* all is prepared: a handler of the program's may be running */
+	bool early;       /* that handler has called us in the child, which is reset already */
+	unsigned int out; /* calls of that handler that are under way, one in the other */
+	pid_t pid;        /* of the parent */
 	sigset_t mask;               /* before it began */
 	uint8_t prepared[VB_STAGES]; /* a bit for each place whose prepare was called */
 } forking __attribute__((tls_model("initial-exec")));
@@ -59,6 +64,8 @@ static void table_prepare(void)
 			place->prepare();
 		}
 	}
+	forking.pid = getpid();
+	forking.ready = true;
 }
 
 /*
@@ -67,6 +74,7 @@ static void table_prepare(void)
  */
 static void table_parent(void)
 {
+	forking.ready = false;
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
@@ -78,6 +86,7 @@ static void table_parent(void)
 
 static void table_child(void)
 {
+	forking.ready = false;
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
@@ -119,11 +128,40 @@ static void fork_child(void)
 	sigset_t before = forking.mask;
 	int saved = errno;
 
-	table_child();
+	if (!forking.early)
+		table_child();
+	forking.early = false;
 	if (--forking.depth)
 		table_prepare();
 	else
 		vb_signal_unblock(&before);
+	errno = saved;
+}
+
+void vb_fork_step_out(void)
+{
+	int saved = errno;
+
+	if (__builtin_expect(!forking.ready && !forking.out, 1))
+		return;
+	if (forking.out++)
+		return;
+	if (getpid() == forking.pid) {
+		table_parent();
+	} else {
+		table_child();
+		forking.early = true;
+	}
+	errno = saved;
+}
+
+void vb_fork_step_in(void)
+{
+	int saved = errno;
+
+	if (__builtin_expect(!forking.out, 1) || --forking.out || forking.early)
+		return;
+	table_prepare();
 	errno = saved;
 }
 

@@ -97,5 +97,14 @@ extern const char vb_stage_image __attribute__((visibility("hidden")));
 VB_PUBLIC void vb_stages_join(const struct vb_stage_row *const *rows, size_t count);
 VB_PUBLIC void vb_stages_leave(const struct vb_stage_row *const *rows, size_t count);
 
+/*
+ * Around a call of a program. A handler of forks of the program's own that is older than ours, because libibverbs was
+ * loaded later, is called after prepare, and before parent and child: with our locks in this thread, and in the child
+ * with the state of the parent. What it calls gives the locks back and takes them again, or resets the child first.
+ * In every other thread and at any other time these do nothing.
+ */
+void vb_fork_step_out(void);
+void vb_fork_step_in(void);
+
 /* Whether forks are heard of. libc may have had no memory for that. */
 VB_PUBLIC bool vb_forks_are_watched(void);

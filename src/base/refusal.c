@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/rate.h"
 
@@ -38,6 +39,7 @@ void vb_call_begin(struct vb_call *call)
 {
 	const struct vb_call_watch *watcher;
 
+	vb_fork_step_out();
 	call->outer = current;
 	if (!current || call->nested)
 		current = call;
@@ -51,6 +53,7 @@ void vb_call_end(struct vb_call *call)
 	if (__builtin_expect(call->start != 0, 0))
 		atomic_load_explicit(&watch, memory_order_acquire)->end(call);
 	current = call->outer;
+	vb_fork_step_in();
 }
 
 const char *vb_reason_name(enum vb_reason reason)

@@ -18,6 +18,23 @@ struct opened {
 	struct vb_config config; /* adapters point into it */
 };
 
+/* config NULL: the configuration of the process. */
+static int card_host_configure(struct opened *new, const char *config, char *words,
+			       unsigned int size)
+{
+	const struct vb_config *own;
+
+	if (config)
+		return vb_config_read_text(config, &new->config, words, size);
+	own = vb_config_get();
+	if (!own) {
+		snprintf(words, size, "the configuration of the process is bad");
+		return -errno;
+	}
+	new->config = *own;
+	return 0;
+}
+
 int vb_card_open(const char *config, struct vb_card **card, char *words, unsigned int size)
 {
 	struct opened *new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE,
@@ -29,7 +46,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 		snprintf(words, size, "no memory for a card");
 		return -ENOMEM;
 	}
-	ret = vb_config_read_text(config, &new->config, words, size);
+	ret = card_host_configure(new, config, words, size);
 	if (!ret) {
 		ret = vb_host_make(&host);
 		if (ret)

@@ -9,8 +9,8 @@
 #include "card/card.h"
 
 /*
- * A card with the adapters of a configuration, in the form of its file (base/config.h). 0, or -errno and words:
- * -EINVAL where the configuration is bad, -ENOMEM.
+ * A card with the adapters of a configuration, in the form of its file (base/config.h); NULL: the process's own, for
+ * a host like that of the program. 0, or -errno and words: -EINVAL where the configuration is bad, -ENOMEM.
  */
 VB_PUBLIC int vb_card_open(const char *config, struct vb_card **card, char *words,
 			   unsigned int size);

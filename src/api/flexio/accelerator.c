@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "api/ibverbs/accessors.h"
 #include "base/env.h"
 #include "card/card.h"
 #include "card/fault/inject.h"
@@ -16,21 +17,14 @@
 #define HEAP_DEFAULT_MIB   1024
 #define STACK_DEFAULT_KIB  8 /* as on a card */
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct accel *table[VB_CONFIG_MAX_ADAPTERS];
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct accel *accels; /* of adapters of all hosts; under the lock */
 
-/* Names are unique in a configuration. */
 const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx)
 {
-	struct vb_adapter *const *list;
-	unsigned int count;
+	const struct vb_adapter *adapter = ctx && ctx->device ? vb_verbs_adapter(ctx->device) : NULL;
 
-	if (!ctx || !ctx->device || vb_card_adapters(vb_card_program(), &list, &count))
-		return NULL;
-	for (unsigned int i = 0; i < count; i++)
-		if (!strcmp(list[i]->config->name, ctx->device->name))
-			return list[i]->config->format == VB_FORMAT_MLX5 ? list[i] : NULL;
-	return NULL;
+	return adapter && adapter->config->format == VB_FORMAT_MLX5 ? adapter : NULL;
 }
 
 /* The environment wins over the configuration. */
@@ -166,6 +160,7 @@ static int hamper(void *arg, uint32_t eu, uint32_t slow)
 int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 {
 	const struct vb_adapter *adapter = vb_accel_adapter(ctx);
+	struct accel *a;
 	int err = 0;
 
 	if (!adapter) {
@@ -173,26 +168,32 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 		     ctx && ctx->device ? ctx->device->name : "the device");
 		return -ENODEV;
 	}
-	pthread_mutex_lock(&table_lock);
-	if (!table[adapter->index]) {
-		err = accel_create(adapter, &table[adapter->index]);
-		if (!err)
-			vb_inject_serve_eus(adapter, hamper, table[adapter->index]);
+	pthread_mutex_lock(&list_lock);
+	for (a = accels; a && a->adapter != adapter;)
+		a = a->next;
+	if (!a) {
+		err = accel_create(adapter, &a);
+		if (!err) {
+			a->next = accels;
+			accels = a;
+			vb_inject_serve_eus(adapter, hamper, a);
+		}
 	}
 	if (!err) {
-		*accel = table[adapter->index];
-		vb_eus_user_processes((*accel)->eus, ++(*accel)->users);
-		vb_accel_refresh(*accel);
+		*accel = a;
+		vb_eus_user_processes(a->eus, ++a->users);
+		vb_accel_refresh(a);
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&list_lock);
 	return err;
 }
 
 void vb_accel_put(struct accel *accel)
 {
+	struct accel **link = &accels;
 	bool last;
 
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&list_lock);
 	last = !--accel->users;
 	if (last)
 		vb_inject_serve_eus(accel->adapter, NULL, NULL);
@@ -202,11 +203,11 @@ void vb_accel_put(struct accel *accel)
 		/* Before the next one of the adapter begins: a program has one entry for an adapter. */
 		vb_eus_user_end(accel->eus);
 		accel->eus = NULL;
+		while (*link != accel)
+			link = &(*link)->next;
+		*link = accel->next;
 	}
-	for (unsigned int i = 0; last && i < ARRAY_SIZE(table); i++)
-		if (table[i] == accel)
-			table[i] = NULL;
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&list_lock);
 	if (!last)
 		return;
 	accel_free(accel);

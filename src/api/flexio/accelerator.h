@@ -21,10 +21,11 @@
 /* ---- accelerator.c: the accelerator of an adapter -------------------------------------------- */
 
 struct accel {
+	struct accel *next; /* of the list of all, under its lock */
 	const struct vb_adapter *adapter;
 	char name[VB_NAME_MAX]; /* of the adapter */
 	struct vb_dpa *dpa;
-	unsigned int users;        /* processes; under the table's lock */
+	unsigned int users;        /* processes; under the list's lock */
 	uint64_t timeout_ns;       /* of an RPC */
 	uint64_t heap_size;        /* of a process, in bytes */
 	uint64_t stack_size;       /* of a device thread; behind it there is more, with a warning */

@@ -15,15 +15,7 @@
 
 bool hbldv_is_supported(struct ibv_device *device)
 {
-	struct vb_adapter *const *list;
-	unsigned int count;
-
-	if (!device || vb_card_adapters(vb_card_program(), &list, &count))
-		return false;
-	for (unsigned int i = 0; i < count; i++)
-		if (!strcmp(list[i]->config->name, device->name))
-			return list[i]->config->format == VB_FORMAT_HBL;
-	return false;
+	return device && vb_verbs_adapter(device)->config->format == VB_FORMAT_HBL;
 }
 
 struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_ucontext_attr *attr)

@@ -19,12 +19,45 @@
  */
 #pragma once
 
+#include <stdio.h>
+#include <sys/types.h>
 #include <infiniband/verbs.h>
 
 #include "card/hbl/hbl.h"
 #include "card/queue/qp.h"
 
 struct vb_steer_counter;
+
+/*
+ * What an ibv_device is the beginning of, for callers that have no context yet. A program's list has the adapters of
+ * its host; an adapter of another host (card/host.h) is opened through such a struct as well.
+ */
+struct vb_verbs_device {
+	struct ibv_device ibv; /* first */
+	struct vb_adapter *adapter;
+	/* hbl: the context that opens without attributes share, and its process; see hbl/provider.c. */
+	struct ibv_context *shared;
+	pid_t shared_by;
+};
+
+static inline void vb_verbs_device_init(struct vb_verbs_device *device, struct vb_adapter *adapter)
+{
+	struct ibv_device *ibv = &device->ibv;
+
+	*device = (struct vb_verbs_device){ .adapter = adapter };
+	ibv->node_type = IBV_NODE_CA;
+	ibv->transport_type = IBV_TRANSPORT_IB;
+	snprintf(ibv->name, sizeof(ibv->name), "%s", adapter->config->name);
+	snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%u", adapter->index);
+	snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%u",
+		 adapter->index);
+	snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/%s", ibv->name);
+}
+
+static inline struct vb_adapter *vb_verbs_adapter(const struct ibv_device *device)
+{
+	return ((const struct vb_verbs_device *)device)->adapter;
+}
 
 /* What another library keeps for a context. */
 struct vb_verbs_extra {

@@ -77,7 +77,7 @@ VB_PUBLIC int _mlx5dv_query_port(struct ibv_context *context, uint32_t port_num,
 		return api_refuse(value, "info_len", info_len);
 	if (port_num > UINT8_MAX || ibv_query_port(context, (uint8_t)port_num, &port))
 		return api_refuse(value, "port_num", port_num);
-	all.esw_owner_vhca_id = (uint16_t)adapter_of(context->device)->index;
+	all.esw_owner_vhca_id = (uint16_t)vb_verbs_adapter(context->device)->index;
 	memset(info, 0, info_len);
 	memcpy(info, &all, known);
 	return 0;

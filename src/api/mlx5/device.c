@@ -6,26 +6,10 @@
 
 #include "card/queue/qp.h"
 
-/* Names are unique in a configuration. */
-const struct vb_adapter *adapter_of(const struct ibv_device *device)
-{
-	struct vb_adapter *const *list;
-	unsigned int count;
-
-	if (!device || vb_card_adapters(vb_card_program(), &list, &count))
-		return NULL;
-	for (unsigned int i = 0; i < count; i++)
-		if (!strcmp(list[i]->config->name, device->name))
-			return list[i];
-	return NULL;
-}
-
 /* A device of ours whose queues have the mlx5 format. */
 VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
 {
-	const struct vb_adapter *adapter = adapter_of(device);
-
-	return adapter && adapter->config->format == VB_FORMAT_MLX5;
+	return device && vb_verbs_adapter(device)->config->format == VB_FORMAT_MLX5;
 }
 
 /* Commands (DEVX) work on every context, whether it was opened with the flag or not. */

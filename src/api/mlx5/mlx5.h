@@ -9,5 +9,3 @@
 #include "api/edge.h"
 #include "api/ibverbs/accessors.h"
 
-/* device.c: the adapter behind a device, NULL where it is none of ours. */
-const struct vb_adapter *adapter_of(const struct ibv_device *device);

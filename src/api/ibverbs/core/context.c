@@ -161,7 +161,7 @@ static int comp_vectors(void)
 	return n > 0 ? (int)n : 1;
 }
 
-static struct ibv_context *context_open_new(struct api_device *device, void *private_data)
+static struct ibv_context *context_open_new(struct vb_verbs_device *device, void *private_data)
 {
 	const struct api_provider *provider = api_provider_of(device->adapter);
 	struct api_context *ctx = calloc(1, provider->context_bytes);
@@ -225,7 +225,7 @@ static void context_forked(void)
 
 VB_STAGE(CONTEXTS, .child = context_forked);
 
-struct ibv_context *api_context_open(struct api_device *device, void *private_data)
+struct ibv_context *api_context_open(struct vb_verbs_device *device, void *private_data)
 {
 	VB_NO_CANCEL;
 	const struct api_provider *provider = api_provider_of(device->adapter);

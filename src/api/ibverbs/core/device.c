@@ -7,28 +7,12 @@
  */
 #include "objects.h"
 
-#include <stdio.h>
-
 #include "card/card.h"
 
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
-static struct api_device *devices;
+static struct vb_verbs_device *devices;
 static unsigned int num_devices_found;
 static int devices_error; /* of the configuration; positive errno */
-
-static void device_init(struct api_device *device, struct vb_adapter *adapter)
-{
-	struct ibv_device *ibv = &device->ibv;
-
-	device->adapter = adapter;
-	ibv->node_type = IBV_NODE_CA;
-	ibv->transport_type = IBV_TRANSPORT_IB;
-	snprintf(ibv->name, sizeof(ibv->name), "%s", adapter->config->name);
-	snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%u", adapter->index);
-	snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%u",
-		 adapter->index);
-	snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/%s", ibv->name);
-}
 
 static void devices_init(void)
 {
@@ -46,7 +30,7 @@ static void devices_init(void)
 		return;
 	}
 	for (unsigned int i = 0; i < count; i++)
-		device_init(&devices[i], list[i]);
+		vb_verbs_device_init(&devices[i], list[i]);
 	num_devices_found = count;
 }
 

@@ -57,11 +57,6 @@ struct api_async {
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
-struct api_device {
-	struct ibv_device ibv; /* first */
-	struct vb_adapter *adapter;
-};
-
 /*
  * QPs by number: two levels, so that 24-bit numbers cost 32 KiB and one page-sized leaf per 4096
  * numbers in use.
@@ -318,9 +313,9 @@ struct api_qp_layout {
 
 /* --- conversions ------------------------------------------------------------------------------ */
 
-static inline struct api_device *to_device(struct ibv_device *device)
+static inline struct vb_verbs_device *to_device(struct ibv_device *device)
 {
-	return (struct api_device *)device;
+	return (struct vb_verbs_device *)device;
 }
 
 static inline struct api_context *to_context(struct ibv_context *context)
@@ -431,7 +426,7 @@ void api_untrack(struct ibv_context *context, struct vb_list *node);
 /* --- across files ----------------------------------------------------------------------------- */
 
 /* context.c */
-struct ibv_context *api_context_open(struct api_device *device, void *private_data);
+struct ibv_context *api_context_open(struct vb_verbs_device *device, void *private_data);
 struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
 /* The abandon() of providers whose queues are the core's. */
 int api_abandon(struct vb_list *node, enum api_kind kind);

@@ -34,7 +34,6 @@
 struct api_ah;
 struct api_context;
 struct api_cq;
-struct api_device;
 struct api_qp;
 struct api_qp_layout;
 struct api_srq;
@@ -131,7 +130,7 @@ struct api_provider {
 	 * new one is made. unshare() drops a reference; true: it was the last. Opens and closes are
 	 * serialised. A provider has both functions or none.
 	 */
-	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
+	struct ibv_context *(*share)(struct vb_verbs_device *device, const void *private_data);
 	bool (*unshare)(struct api_context *ctx);
 	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
 	int (*open)(struct api_context *ctx, void *private_data);

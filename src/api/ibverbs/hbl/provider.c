@@ -11,38 +11,26 @@
 #include <unistd.h>
 
 /*
- * Default contexts: all opens without attributes share one context per device. pid is the process
- * that opened it, because a forked child does not own its parent's devices.
+ * All opens of a device without attributes share one context, until its last close. A forked child does not own its
+ * parent's devices, so the device knows whose context it is.
  */
-static struct {
-	struct hbl_context *ctx;
-	pid_t pid;
-} defaults[VB_HBL_DEVICES];
-
-static uint32_t hbl_provider_number_of(const struct ibv_device *device)
+static struct ibv_context *share_context(struct vb_verbs_device *device, const void *private_data)
 {
-	return to_device((struct ibv_device *)device)->adapter->config->hbl_number;
-}
-
-static struct ibv_context *share_context(struct api_device *device, const void *private_data)
-{
-	uint32_t number = hbl_provider_number_of(&device->ibv);
-
-	if (private_data || !defaults[number].ctx || defaults[number].pid != getpid())
+	if (private_data || !device->shared || device->shared_by != getpid())
 		return NULL;
-	defaults[number].ctx->opens++;
-	return &defaults[number].ctx->api.verbs.context;
+	to_hbl_context(device->shared)->opens++;
+	return device->shared;
 }
 
 static bool unshare_context(struct api_context *api)
 {
-	struct hbl_context *ctx = (struct hbl_context *)api;
-	uint32_t number = hbl_provider_number_of(api->verbs.context.device);
+	struct ibv_context *context = &api->verbs.context;
+	struct vb_verbs_device *device = to_device(context->device);
 
-	if (--ctx->opens)
+	if (--to_hbl_context(context)->opens)
 		return false;
-	if (defaults[number].ctx == ctx)
-		defaults[number].ctx = NULL;
+	if (device->shared == context)
+		device->shared = NULL;
 	return true;
 }
 
@@ -51,8 +39,8 @@ static int open_device(struct api_context *api, void *private_data)
 {
 	const struct vb_verbs_hbl_open *open = private_data;
 	struct ibv_context *context = &api->verbs.context;
+	struct vb_verbs_device *device = to_device(context->device);
 	struct hbl_context *ctx = to_hbl_context(context);
-	uint32_t number = hbl_provider_number_of(context->device);
 	int ret;
 
 	ret = vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,
@@ -61,8 +49,8 @@ static int open_device(struct api_context *api, void *private_data)
 		return ret;
 	ctx->opens = 1;
 	if (!open) {
-		defaults[number].ctx = ctx;
-		defaults[number].pid = getpid();
+		device->shared = context;
+		device->shared_by = getpid();
 	}
 	return 0;
 }

@@ -62,7 +62,7 @@ static int initiator(const char *role)
 	char go;
 
 	/* One of them has nothing but packets. */
-	if (!strcmp(role, "packets"))
+	if (!strcmp(role, "packets") && spawn_is_process())
 		setenv("VERBATIM_DIRECT", "off", 1);
 	node_open(&node, &attr);
 	node_meet(&node, ROLE_FD, &peer);
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return !strcmp(argv[1], "stopped") ? stopped() : initiator(argv[1]);
 	count_together();
-	if (kind_is_shared())
+	if (kind_is_shared() && spawn_is_process())
 		reach_stopped();
 	return 0;
 }

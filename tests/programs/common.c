@@ -3,6 +3,7 @@
  * Checks, time, patterns and second processes for the test programs. The verbs helpers are in node.c.
  */
 #include "common.h"
+#include "hosts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,8 @@ static void fail_exit(const char *file, int line)
 	exit(1);
 }
 
+_Thread_local int role_fd = ROLE_PROCESS_FD;
+
 void (*test_fail_hook)(const char *file, int line) = fail_exit;
 
 void test_failed(const char *file, int line, const char *cond, const char *fmt, ...)
@@ -38,6 +41,9 @@ void test_failed(const char *file, int line, const char *cond, const char *fmt, 
 	va_end(ap);
 	fprintf(stderr, "# %s:%d: failed: %s%s\n", file, line, cond, text);
 	fflush(stderr);
+	/* The hook may jump, or wait for this thread. */
+	if (hosts_is_side())
+		_exit(1);
 	test_fail_hook(file, line);
 }
 
@@ -130,6 +136,8 @@ pid_t spawn_self(const char *role, int *fd)
 	int pair[2];
 	pid_t pid, parent = getpid();
 
+	if (hosts_wanted())
+		return hosts_spawn(role, fd);
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "%s",
 	      strerror(errno));
 	fflush(NULL);
@@ -143,10 +151,10 @@ pid_t spawn_self(const char *role, int *fd)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		if (pair[1] == ROLE_FD)
-			fcntl(ROLE_FD, F_SETFD, 0);
+		if (pair[1] == ROLE_PROCESS_FD)
+			fcntl(ROLE_PROCESS_FD, F_SETFD, 0);
 		else
-			dup2(pair[1], ROLE_FD);
+			dup2(pair[1], ROLE_PROCESS_FD);
 		execv(self, argv);
 		_exit(126);
 	}
@@ -159,8 +167,22 @@ void spawn_wait(pid_t pid)
 {
 	int status = -1;
 
+	if (hosts_wait(pid))
+		return;
 	check_eq(waitpid(pid, &status, 0), pid);
 	check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: wait status %#x", status);
+}
+
+bool spawn_is_process(void)
+{
+	return !hosts_wanted();
+}
+
+void role_exit(int status)
+{
+	if (hosts_is_side())
+		hosts_exit(status);
+	exit(status);
 }
 
 void msg_send(int fd, const void *msg, size_t len)

@@ -11,6 +11,9 @@
  *	struct node                    struct node
  *	     node_address  <-- socket -->  node_address
  *	     node_connect                  node_connect
+ *
+ * With VERBATIM_TEST_HOSTS=two the second side is a thread of the same process, whose devices are those of a second
+ * host (hosts.h); it runs the same main() with the same role.
  */
 #pragma once
 
@@ -20,7 +23,11 @@
 #include <sys/types.h>
 #include <infiniband/verbs.h>
 
-enum { EXIT_SKIP = 77, ROLE_FD = 3 };
+enum { EXIT_SKIP = 77, ROLE_PROCESS_FD = 3 };
+
+/* The socket of a second side: ROLE_PROCESS_FD in a process of its own. */
+extern _Thread_local int role_fd;
+#define ROLE_FD role_fd
 
 /* How long something that must happen may take before the test calls it lost; never a measure of speed. */
 enum { PATIENCE_MS = 20000 };
@@ -120,6 +127,7 @@ struct node {
 	uint8_t *buf;
 	union ibv_gid gid;
 	enum ibv_mtu mtu; /* of the port */
+	struct host *host; /* that node_close() closes, or NULL */
 };
 
 /* The GID is the one that guides name: RoCE v2 over IPv4. gids.c tries all of them. */
@@ -133,6 +141,8 @@ void node_open(struct node *node, const struct node_attr *attr);
 struct ibv_flow *flow_all(struct ibv_qp *qp);
 /* A RAW_PACKET queue pair from RESET to RTS. */
 void raw_to_rts(struct ibv_qp *qp);
+/* The same for the other side of a test of one process: with VERBATIM_TEST_HOSTS=two on a host of its own. */
+void node_open_other(struct node *node, const struct node_attr *attr);
 /* Destroys all that is left; fails the test where that is refused. */
 void node_close(struct node *node);
 void node_address(const struct node *node, struct address *address);
@@ -141,7 +151,7 @@ void node_connect(struct node *node, const struct address *peer);
 void node_to_init(struct node *node);
 void node_to_rtr(struct node *node, const struct address *peer);
 void node_to_rts(struct node *node);
-/* Two nodes of one process, connected. */
+/* Two nodes of one process, connected; the second is from node_open_other(). */
 void node_pair(struct node *a, struct node *b, const struct node_attr *attr);
 
 /* A QP of the node's kind on its PD and CQs; NULL with errno where refused. */
@@ -165,12 +175,16 @@ void cq_expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t wr_id,
 /* The next async event within the time, acknowledged; -1 where none came. */
 int event_wait(struct ibv_context *ctx, unsigned int timeout_ms);
 
-/* --- a second process ---------------------------------------------------------------------------- */
+/* --- a second process, or a thread on a second host ---------------------------------------------- */
 
 /* Execute this program again as `PROGRAM role`; *fd is our end of a SEQPACKET pair, the child's is ROLE_FD. */
 pid_t spawn_self(const char *role, int *fd);
 /* Wait for it; fails the test unless it exited with 0. */
 void spawn_wait(pid_t pid);
+/* Whether it can be stopped and killed, and has an environment of its own: it is no thread of this process. */
+bool spawn_is_process(void);
+/* exit(status) of the second side, from its first thread. */
+void role_exit(int status) __attribute__((noreturn));
 /* Whole messages; fail the test where the other side is gone. */
 void msg_send(int fd, const void *msg, size_t len);
 void msg_recv(int fd, void *msg, size_t len);

@@ -28,7 +28,7 @@ static void open_pair(void)
 	attr.cap.max_recv_wr = 128;
 	attr.cap.max_send_wr = 128;
 	node_open(&a, &attr);
-	node_open(&b, &attr);
+	node_open_other(&b, &attr);
 	check_eq(ibv_destroy_qp(b.qp), 0);
 	check_eq(ibv_destroy_cq(b.recv_cq), 0);
 	cqx = ibv_create_cq_ex(b.ctx, &init);

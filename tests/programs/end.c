@@ -328,17 +328,20 @@ static void execute(struct station *st, const struct request *rq, struct reply *
 
 void end_main(int argc, char **argv)
 {
-	static struct station station;
+	struct station *station;
 	struct request rq;
 	struct reply rp;
 
 	if (argc < 2 || strcmp(argv[1], "end"))
 		return;
+	station = calloc(1, sizeof(*station));
+	check(station);
 	while (msg_try_recv(ROLE_FD, &rq, sizeof(rq))) {
-		execute(&station, &rq, &rp);
+		execute(station, &rq, &rp);
 		msg_send(ROLE_FD, &rp, sizeof(rp));
 	}
-	exit(0);
+	free(station);
+	role_exit(0);
 }
 
 static struct reply ask(struct end *end, const struct request *rq)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test with two ends, written once and run twice: both ends in one process, and one of them in another.
+ * A test with two ends, written once and run twice: both ends in one process, and one of them in another (or, with
+ * VERBATIM_TEST_HOSTS=two, on another host: hosts.h).
  *
  * An end is a node (common.h) that does what it is told by requests. Where the end is HERE a request is a function
  * call; where it is ELSEWHERE it goes through a socket to a process that executes the same function. Addresses and
@@ -120,5 +121,8 @@ struct end_case {
 	void (*run)(enum end_place place);
 };
 
-/* Run every case HERE and ELSEWHERE, as cases "name (one process)" and "name (two processes)". */
+/*
+ * Run every case HERE and ELSEWHERE, as cases "name (one process)" and "name (two processes)"; with VERBATIM_TEST_HOSTS=two
+ * only as "name (two hosts)".
+ */
 int end_run_cases(const char *suite, const struct end_case *cases, size_t count);

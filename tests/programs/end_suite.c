@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Runs the cases of a two-ended suite under cmocka, each in one process and between two.
+ * Runs the cases of a two-ended suite under cmocka, each in one process and between two; with VERBATIM_TEST_HOSTS=two
+ * between two hosts of one process alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "end.h"
+#include "hosts.h"
 
 static void fail_case(const char *file, int line)
 {
@@ -29,24 +31,27 @@ static void run_case(void **state)
 
 int end_run_cases(const char *suite, const struct end_case *cases, size_t count)
 {
-	struct CMUnitTest *tests = calloc(count * 2, sizeof(*tests));
-	struct run *runs = calloc(count * 2, sizeof(*runs));
+	size_t places = hosts_wanted() ? 1 : 2, total = count * places;
+	struct CMUnitTest *tests = calloc(total, sizeof(*tests));
+	struct run *runs = calloc(total, sizeof(*runs));
 	char *name;
 	int failed;
 
 	test_fail_hook = fail_case;
-	for (size_t i = 0; i < count * 2; i++) {
-		runs[i].test = &cases[i / 2];
-		runs[i].place = i % 2 ? ELSEWHERE : HERE;
-		if (asprintf(&name, "%s (%s)", cases[i / 2].name,
-			     i % 2 ? "two processes" : "one process") < 0)
+	for (size_t i = 0; i < total; i++) {
+		runs[i].test = &cases[i / places];
+		runs[i].place = i % places || places == 1 ? ELSEWHERE : HERE;
+		if (asprintf(&name, "%s (%s)", cases[i / places].name,
+			     places == 1  ? "two hosts"
+			     : i % places ? "two processes"
+					  : "one process") < 0)
 			abort();
 		tests[i].name = name;
 		tests[i].test_func = run_case;
 		tests[i].initial_state = &runs[i];
 	}
-	failed = _cmocka_run_group_tests(suite, tests, count * 2, NULL, NULL);
-	for (size_t i = 0; i < count * 2; i++)
+	failed = _cmocka_run_group_tests(suite, tests, total, NULL, NULL);
+	for (size_t i = 0; i < total; i++)
 		free((void *)(uintptr_t)tests[i].name);
 	free(tests);
 	free(runs);

@@ -226,7 +226,7 @@ static void *run_lane(void *arg)
 
 /* --- both processes --------------------------------------------------------------------------- */
 
-static struct lane lanes[LANES];
+static _Thread_local struct lane lanes[LANES]; /* of one side, which may be a thread */
 
 static void run_lanes(int fd, uint32_t side, bool mortal)
 {

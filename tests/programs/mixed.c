@@ -30,12 +30,13 @@ struct op {
 	uint32_t from; /* READ: the slot */
 };
 
-static struct node node;
-static struct address peer;
-static struct op ops[SLOTS];     /* by number modulo SLOTS */
-static struct op written[SLOTS]; /* what lies in the responder's target slots */
-static uint64_t words[WORDS];    /* the responder's words, as the model has them */
-static uint64_t noise;
+/* Of one side, which may be a thread. */
+static _Thread_local struct node node;
+static _Thread_local struct address peer;
+static _Thread_local struct op ops[SLOTS];     /* by number modulo SLOTS */
+static _Thread_local struct op written[SLOTS]; /* what lies in the responder's target slots */
+static _Thread_local uint64_t words[WORDS];    /* the responder's words, as the model has them */
+static _Thread_local uint64_t noise;
 
 /* On a network that loses packets (impair.c): less work, and less patience with each packet. */
 static bool is_impaired(void)

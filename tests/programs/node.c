@@ -3,6 +3,7 @@
  * One open device with PD, buffer, two CQs and a QP, and the steps that connect it. See common.h.
  */
 #include "common.h"
+#include "hosts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,22 +13,7 @@
 
 struct ibv_context *device_open(void)
 {
-	const char *name = getenv("VERBATIM_TEST_DEVICE");
-	struct ibv_device **list;
-	struct ibv_context *ctx = NULL;
-	int n = 0;
-
-	list = ibv_get_device_list(&n);
-	check(list && n > 0, "no device: %s", strerror(errno));
-	for (int i = 0; i < n && !ctx; i++) {
-		if (name && strcmp(ibv_get_device_name(list[i]), name))
-			continue;
-		ctx = ibv_open_device(list[i]);
-		check(ctx, "open %s: %s", ibv_get_device_name(list[i]), strerror(errno));
-	}
-	ibv_free_device_list(list);
-	check(ctx, "no device %s", name ? name : "");
-	return ctx;
+	return hosts_open_device(getenv("VERBATIM_TEST_DEVICE"));
 }
 
 struct node_attr node_attr(enum ibv_qp_type type)
@@ -130,6 +116,16 @@ void node_open(struct node *node, const struct node_attr *attr)
 	check(node->qp, "%s", strerror(errno));
 }
 
+void node_open_other(struct node *node, const struct node_attr *attr)
+{
+	struct host *host = hosts_wanted() ? host_open() : NULL;
+	struct host *before = host_enter(host);
+
+	node_open(node, attr);
+	host_enter(before);
+	node->host = host;
+}
+
 void node_close(struct node *node)
 {
 	if (node->qp)
@@ -147,6 +143,8 @@ void node_close(struct node *node)
 	check_eq(ibv_dealloc_pd(node->pd), 0);
 	check_eq(ibv_close_device(node->ctx), 0);
 	kind_unmap(node->buf, node->attr.size);
+	if (node->host)
+		host_close(node->host);
 	memset(node, 0, sizeof(*node));
 }
 
@@ -257,7 +255,7 @@ void node_pair(struct node *a, struct node *b, const struct node_attr *attr)
 	struct address aa, bb;
 
 	node_open(a, attr);
-	node_open(b, attr);
+	node_open_other(b, attr);
 	node_address(a, &aa);
 	node_address(b, &bb);
 	node_connect(a, &bb);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LEN = 9000, FIRST = ROLE_FD + 1, LAST = 256 };
+enum { LEN = 9000, FIRST = ROLE_PROCESS_FD + 1, LAST = 256 };
 
 static struct node node;
 static bool replaced;

@@ -97,6 +97,7 @@ int main(int argc, char **argv)
 		return target();
 	}
 	run("target");
-	run("no copies");
+	if (spawn_is_process())
+		run("no copies");
 	return 0;
 }

@@ -28,7 +28,7 @@ static void open_all(void)
 	}
 	attr.srq = false;
 	for (int i = 0; i < PAIRS; i++) {
-		node_open(&sender[i], &attr);
+		node_open_other(&sender[i], &attr);
 		node_address(&receiver[i], &at[i]);
 		node_connect(&sender[i], &at[i]);
 		node_address(&sender[i], &at[i]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The helpers of station.h. */
 #include "station.h"
+#include "hosts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,15 +9,7 @@
 
 struct ibv_context *open_device(const char *name)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = NULL;
-
-	for (int i = 0; list && list[i] && !ctx; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			ctx = ibv_open_device(list[i]);
-	ibv_free_device_list(list);
-	check(ctx, "%s: %s", name, strerror(errno));
-	return ctx;
+	return hosts_open_device(name);
 }
 
 static void post(struct station *s, uint64_t slot)

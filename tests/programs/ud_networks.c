@@ -21,7 +21,7 @@ static void open_nodes(void)
 	struct ibv_cq_init_attr_ex init = { .cqe = 64, .wc_flags = IBV_WC_STANDARD_FLAGS };
 
 	node_open(&a, &attr);
-	node_open(&b, &attr);
+	node_open_other(&b, &attr);
 	check_eq(ibv_destroy_qp(b.qp), 0);
 	check_eq(ibv_destroy_cq(b.recv_cq), 0);
 	cqx = ibv_create_cq_ex(b.ctx, &init);

@@ -132,6 +132,7 @@ struct flexio_uar {
 };
 
 #define UAR_BUCKETS    256
+#define RMP_BUCKETS    256
 #define MAX_STREAMS    FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
 #define MAX_OUTBOXES   256
 #define HANDLER_CHUNK  256
@@ -207,6 +208,8 @@ struct flexio_process {
 	struct vb_lock uar_lock;
 	struct flexio_uar *uars[UAR_BUCKETS];   /* all, its own included, by id */
 	_Atomic uint8_t outboxes[MAX_OUTBOXES]; /* enum outbox_can, by id; 0 is its own */
+	struct vb_lock rmp_lock;
+	struct flexio_rmp *rmps[RMP_BUCKETS]; /* all, by number */
 
 	/*
 	 * A host thread that began a call while the process was being destroyed may still read the

@@ -11,19 +11,14 @@ struct flexio_rmp {
 	struct queue queue; /* first */
 	struct vb_srq *card;
 	struct vb_dev *dev;
-	unsigned int users;      /* QPs; this and next under table_lock */
+	unsigned int users;      /* QPs; this and next under rmp_lock of the process */
 	struct flexio_rmp *next; /* in its bucket */
 };
 
-/* All RMPs by number. Numbers are consecutive, so the buckets fill evenly. */
-enum { BUCKETS = 1024 };
-
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct flexio_rmp *table[BUCKETS];
-
-static struct flexio_rmp **rmp_bucket_of(uint32_t number)
+/* Numbers are consecutive, so the buckets fill evenly. */
+static struct flexio_rmp **rmp_bucket_of(struct flexio_process *process, uint32_t number)
 {
-	return &table[number % BUCKETS];
+	return &process->rmps[number % RMP_BUCKETS];
 }
 
 /* ---- by number ---- */
@@ -33,14 +28,13 @@ struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queu
 {
 	struct flexio_rmp *rmp;
 
-	pthread_mutex_lock(&table_lock);
-	for (rmp = *rmp_bucket_of(number); rmp; rmp = rmp->next)
-		if (rmp->queue.process == process && rmp->dev == place->dev &&
-		    vb_srq_number(rmp->card) == number)
+	vb_lock(&process->rmp_lock);
+	for (rmp = *rmp_bucket_of(process, number); rmp; rmp = rmp->next)
+		if (rmp->dev == place->dev && vb_srq_number(rmp->card) == number)
 			break;
 	if (rmp)
 		rmp->users++;
-	pthread_mutex_unlock(&table_lock);
+	vb_unlock(&process->rmp_lock);
 	return rmp;
 }
 
@@ -51,34 +45,36 @@ struct vb_srq *vb_rmp_card(struct flexio_rmp *rmp)
 
 void vb_rmp_release(struct flexio_rmp *rmp)
 {
-	pthread_mutex_lock(&table_lock);
+	vb_lock(&rmp->queue.process->rmp_lock);
 	rmp->users--;
-	pthread_mutex_unlock(&table_lock);
+	vb_unlock(&rmp->queue.process->rmp_lock);
 }
 
 static void rmp_table_add(struct flexio_rmp *rmp)
 {
-	struct flexio_rmp **bucket = rmp_bucket_of(vb_srq_number(rmp->card));
+	struct flexio_process *process = rmp->queue.process;
+	struct flexio_rmp **bucket = rmp_bucket_of(process, vb_srq_number(rmp->card));
 
-	pthread_mutex_lock(&table_lock);
+	vb_lock(&process->rmp_lock);
 	rmp->next = *bucket;
 	*bucket = rmp;
-	pthread_mutex_unlock(&table_lock);
+	vb_unlock(&process->rmp_lock);
 }
 
 /* False: QPs use it. */
 static bool rmp_table_remove(struct flexio_rmp *rmp)
 {
-	struct flexio_rmp **link = rmp_bucket_of(vb_srq_number(rmp->card));
+	struct flexio_process *process = rmp->queue.process;
+	struct flexio_rmp **link = rmp_bucket_of(process, vb_srq_number(rmp->card));
 	bool idle;
 
-	pthread_mutex_lock(&table_lock);
+	vb_lock(&process->rmp_lock);
 	idle = !rmp->users;
 	while (idle && *link != rmp)
 		link = &(*link)->next;
 	if (idle)
 		*link = rmp->next;
-	pthread_mutex_unlock(&table_lock);
+	vb_unlock(&process->rmp_lock);
 	return idle;
 }
 

@@ -28,6 +28,8 @@ struct arguments {
 struct round {
 	char line[VB_INJECT_LINE + 1];
 	unsigned int done, failed;
+	pid_t *asked; /* programs, so that none is asked twice */
+	unsigned int num_asked;
 };
 
 static error_t tools_inject_parse_opt(int key, char *arg, struct argp_state *state)
@@ -141,9 +143,24 @@ static void tools_inject_ask(struct round *round, pid_t pid, bool alone)
 	}
 }
 
+/* Once, however many hosts the program has. */
 static void ask_each(void *arg, const struct vb_slot_info *info)
 {
-	tools_inject_ask(arg, info->pid, false);
+	struct round *round = arg;
+	pid_t *asked;
+
+	for (unsigned int i = 0; i < round->num_asked; i++)
+		if (round->asked[i] == info->pid)
+			return;
+	asked = realloc(round->asked, (round->num_asked + 1) * sizeof(*asked));
+	if (!asked) {
+		round->failed++;
+		fprintf(stderr, "%s: no memory\n", who);
+		return;
+	}
+	round->asked = asked;
+	asked[round->num_asked++] = info->pid;
+	tools_inject_ask(round, info->pid, false);
 }
 
 int cmd_inject(int argc, char **argv)
@@ -185,6 +202,7 @@ int cmd_inject(int argc, char **argv)
 		tools_inject_ask(&round, (pid_t)args.pid, true);
 	else
 		ret = vb_registry_list(ask_each, &round);
+	free(round.asked);
 	if (ret < 0)
 		fprintf(stderr, "%s: %s\n", who, strerror(-ret));
 	else if (!round.done && !round.failed)

@@ -16,7 +16,7 @@
 #include "common.h"
 
 #include "api/ibverbs/accessors.h"
-#include "card/host.h"
+#include "card/open.h"
 
 struct host {
 	struct vb_card *card;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two hosts in one process: with VERBATIM_TEST_HOSTS=two the second side of a test, which is a second process otherwise,
- * is a thread with a host of its own. Its devices come from a card of that host (card/host.h) with the configuration that
+ * is a thread with a host of its own. Its devices come from a card of that host (card/open.h) with the configuration that
  * a second process would have, so they have names and addresses of those that the program lists. What a process has one
  * of (environment, statics, signals, descriptors) both sides share.
  *

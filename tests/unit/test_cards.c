@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,9 +22,12 @@
 #include "card/deferred.h"
 #include "card/ether/ether.h"
 #include "card/ether/flow.h"
+#include "card/fault/fault.h"
 #include "card/open.h"
 #include "card/queue/doorbell.h"
 #include "card/queue/objects.h"
+#include "control/ask/ask.h"
+#include "control/ask/client.h"
 
 static const char left_text[] =
 	"[adapter mlx5_0]\naddress = 10.77.0.1\n[adapter mlx4_0]\naddress = 10.77.0.2\n";
@@ -257,7 +261,7 @@ static void locks_of(struct vb_card *card, pthread_mutex_t *locks[LOCKS])
 					&card->mr.lock,
 					&card->flow.lock,
 					&card->tir.lock,
-					&card->wire.lock,
+					&card->tap.lock,
 					&card->emulation.lock,
 					&card->umem_lock,
 					&card->inject.lock,
@@ -339,6 +343,47 @@ static void test_forks_after_close(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* As a tool asks this process: 0 or -errno. */
+static int ask_for_fault(const char *line)
+{
+	struct vb_ask_process process = { .pid = getpid() };
+	struct vb_ask_answer answer;
+	uint32_t key;
+	int fd;
+
+	assert_int_equal(vb_ask_hold(&key), 0);
+	fd = vb_ask_open(&process, "inject", line, &answer);
+	vb_ask_release();
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+/* A tool that asks the process for a fault means the adapters that the program lists. */
+static void test_faults(void **state)
+{
+	static const char *const how[] = { "down", "up" };
+	struct vb_adapter *shown = adapter_of(vb_card_program(), 0), *other = adapter_of(left, 0);
+	struct bare bare[2];
+	char line[64];
+
+	(void)state;
+	assert_string_equal(shown->config->name, other->config->name);
+	assert_int_equal(bare_open_on(&bare[0], left, IBV_QPT_RC), 0); /* the first slot */
+	assert_int_equal(bare_open(&bare[1], IBV_QPT_RC), 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(line, sizeof(line), "%s port 1 %s", shown->config->name, how[i]);
+		assert_int_equal(ask_for_fault(line), 0);
+		assert_int_equal(vb_port_is_cut(shown, 1), i == 0);
+		assert_false(vb_port_is_cut(other, 1));
+	}
+	bare_close(&bare[1]);
+	/* The program's host listens still, and has no device. */
+	assert_int_equal(ask_for_fault(line), -ENODEV);
+	bare_close(&bare[0]);
+}
+
 static void test_bad_configuration(void **state)
 {
 	struct vb_card *card = NULL;
@@ -364,6 +409,7 @@ int main(void)
 		cmocka_unit_test(test_deferred),
 		cmocka_unit_test(test_alarms),
 		cmocka_unit_test(test_talk),
+		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_forks_after_close),
 		cmocka_unit_test(test_bad_configuration),

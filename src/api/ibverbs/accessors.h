@@ -30,7 +30,7 @@ struct vb_steer_counter;
 
 /*
  * What an ibv_device is the beginning of, for callers that have no context yet. A program's list has the adapters of
- * its host; an adapter of another host (card/host.h) is opened through such a struct as well.
+ * its host; an adapter of another host (card/open.h) is opened through such a struct as well.
  */
 struct vb_verbs_device {
 	struct ibv_device ibv; /* first */

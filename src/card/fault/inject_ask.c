@@ -129,7 +129,7 @@ int vb_inject_begin(struct vb_card *card)
 	int ret = 0;
 
 	vb_ask_serve(&inject_service);
-	if (!file || !*file)
+	if (!file || !*file || card != vb_card_program())
 		return 0;
 	pthread_mutex_lock(&card->inject.script_lock);
 	if (!card->inject.scripted)

@@ -108,6 +108,7 @@ static void tell_all(void)
 
 void vb_burst_close(void)
 {
+	vb_check(!vb_burst.receiving); /* the link may hold a lock */
 	vb_check(vb_locks_held == vb_burst.held);
 	vb_check(vb_read_ongoing());
 	vb_burst.pending = false;

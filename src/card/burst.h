@@ -100,9 +100,17 @@ static inline void vb_burst_end(void)
 		vb_burst_close();
 }
 
+#ifdef VB_CHECKS
+/* The thread's locks but for those of its run. */
+static inline unsigned int vb_burst_locks(void)
+{
+	return vb_locks_held - !!vb_burst.run.qp - !!vb_burst.run.cq;
+}
+#endif
+
 /*
- * For each packet; the first begins the burst. The ring's lock is held, and released before
- * vb_burst_received().
+ * For each packet; the first begins the burst. The link may hold locks of its own, as that of a
+ * ring, and has released them when it says that this was the last.
  */
 static inline void vb_burst_receive(struct vb_card *card)
 {
@@ -110,8 +118,19 @@ static inline void vb_burst_receive(struct vb_card *card)
 		return;
 	vb_burst.receiving = true;
 	vb_burst_begin(card);
-	if (vb_burst.depth == 1)
-		vb_checked(vb_burst.held--);
+}
+
+/* Behind each packet. */
+static inline void vb_burst_taken(void)
+{
+	vb_check(vb_burst.depth != 1 || vb_burst_locks() == vb_burst.held);
+}
+
+/* Behind the last one, before its run ends. */
+static inline void vb_burst_released(void)
+{
+	if (vb_burst.receiving && vb_burst.depth == 1)
+		vb_checked(vb_burst.held = vb_burst_locks());
 }
 
 static inline void vb_burst_received(void)

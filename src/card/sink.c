@@ -158,11 +158,10 @@ static struct vb_qp *receive_other(struct vb_card *card, const struct vb_pkt *pk
 	return qp->init.dc ? NULL : qp;
 }
 
-static void card_receive(struct vb_card *card, const struct vb_pkt *pkt)
+static void card_take(struct vb_card *card, const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp = vb_burst.run.qp;
 
-	vb_burst_receive(card);
 	vb_note(RECEIVED, .object = pkt->dqpn, .code = pkt->op, .value = pkt->len,
 		.extra = (uint64_t)pkt->psn << 32 | pkt->sqpn);
 	if (!vb_run_takes(pkt)) {
@@ -183,12 +182,20 @@ static void card_receive(struct vb_card *card, const struct vb_pkt *pkt)
 	}
 }
 
+static void card_receive(struct vb_card *card, const struct vb_pkt *pkt)
+{
+	vb_burst_receive(card);
+	card_take(card, pkt);
+	vb_burst_taken();
+}
+
 /* An acknowledgement may wait for something that carries it; a response is what its peer waits for. */
 static void card_received(struct vb_card *card)
 {
 	bool answers = vb_burst.answers;
 
 	vb_burst.answers = false;
+	vb_burst_released();
 	vb_run_end();
 	vb_burst_received();
 	if (answers)

@@ -128,6 +128,30 @@ void direct_ring(struct direct *d)
 
 #ifdef __x86_64__
 
+static void flame_1(char *to, const char *from)
+{
+	for (int i = 0; i < BLOCK; i++)
+		*(volatile char *)(to + i) = from[i];
+}
+
+static void flame_down(char *to, const char *from)
+{
+	for (int i = BLOCK - 1; i >= 0; i--)
+		*(volatile char *)(to + i) = from[i];
+}
+
+static void flame_2(char *to, const char *from)
+{
+	for (int i = 0; i < BLOCK; i += 2)
+		*(volatile uint16_t *)(to + i) = *(const uint16_t *)(from + i);
+}
+
+static void flame_4(char *to, const char *from)
+{
+	for (int i = 0; i < BLOCK; i += 4)
+		*(volatile uint32_t *)(to + i) = *(const uint32_t *)(from + i);
+}
+
 static void flame_8(char *to, const char *from)
 {
 	for (int i = 0; i < BLOCK; i += 8)
@@ -162,6 +186,14 @@ static void flame_string(char *to, const char *from)
 static void (*flame_function(enum flame how))(char *to, const char *from)
 {
 	switch (how) {
+	case FLAME_1:
+		return flame_1;
+	case FLAME_DOWN:
+		return flame_down;
+	case FLAME_2:
+		return flame_2;
+	case FLAME_4:
+		return flame_4;
 	case FLAME_8:
 		return flame_8;
 	case FLAME_16:

@@ -37,8 +37,22 @@ struct wqe {
 	uint32_t imm;
 };
 
-/* How the bytes of a WQE get into the register. */
-enum flame { FLAME_8, FLAME_16, FLAME_32, FLAME_64, FLAME_STRING, FLAMES };
+/*
+ * How the bytes of a WQE get into the register. FLAME_DOWN: one by one from the last to the first, as memmove() of
+ * AddressSanitizer copies them.
+ */
+enum flame {
+	FLAME_8,
+	FLAME_16,
+	FLAME_32,
+	FLAME_64,
+	FLAME_STRING,
+	FLAME_1,
+	FLAME_DOWN,
+	FLAME_2,
+	FLAME_4,
+	FLAMES
+};
 
 void direct_cq_open(struct direct_cq *cq, struct ibv_cq *from);
 /* Ends the test as skipped where stores to doorbell pages cannot be seen. */

@@ -3,7 +3,9 @@
  * Owns doorbell pages: stores of the program become rings. Where which doorbell lies is the
  * format's to say (format/mlx4.c, format/mlx5.c); whatever else is stored there means nothing.
  * So does a WQE in a BlueFlame register, behind its first 8 bytes: they ring, and the WQE is read
- * from the ring.
+ * from the ring. On hardware that register is write-combining memory, from which the card gets whole
+ * words however narrow the stores were: a memmove() may copy a WQE byte by byte, in either
+ * direction.
  *
  * A store is seen in the thread that makes it (host/trap/trap.h) and executed there. The exception: a
  * program's handler of an asynchronous signal may ring while its thread is inside of the card and
@@ -29,12 +31,25 @@
 #include "host/trap/trap.h"
 
 enum { WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
+enum { COMBINED = 4, COMBINED_ALL = (1 << COMBINED) - 1 };
+
+/* A word of which narrow stores have written some bytes. */
+union uar_combined {
+	struct {
+		uint8_t bytes[COMBINED];
+		uint16_t at;     /* its offset in the page */
+		uint8_t written; /* a bit for each byte */
+	};
+	uint64_t whole;
+};
 
 struct vb_uar {
 	struct vb_card *card; /* of the device, which may be gone before the page */
 	struct vb_dev *dev;
 	void *page;      /* NULL: this machine cannot trap stores */
 	uint32_t number; /* by which queues name it; 0: none */
+	/* union uar_combined; a register has one user at a time, as on hardware */
+	_Atomic uint64_t combined;
 };
 
 /* vb_card_enter() without its end. Per thread, for all hosts: it is the thread that holds locks. */
@@ -111,6 +126,32 @@ static void uar_ring(const struct vb_dev *dev, const struct vb_bell *bell)
 	}
 }
 
+/*
+ * A store that is narrower than a word: what it rings where it completes one. The words of a copy
+ * are written one after the other, so a store to another word begins anew.
+ */
+static unsigned int uar_combine(struct vb_uar *uar, size_t offset, const uint8_t *data, size_t size,
+				struct vb_bell bells[VB_BELLS_MAX])
+{
+	const struct vb_codec *codec = vb_adapter_codec(uar->dev->adapter);
+	size_t at = offset & ~(size_t)(COMBINED - 1);
+	union uar_combined word;
+
+	if (offset - codec->combined_at >= codec->combined_size || offset + size > at + COMBINED)
+		return 0;
+	/* Relaxed: the bytes are all that it says. */
+	word.whole = atomic_load_explicit(&uar->combined, memory_order_relaxed);
+	if (word.at != at)
+		word = (union uar_combined){ .at = (uint16_t)at };
+	for (size_t i = 0; i < size; i++) {
+		word.bytes[offset + i - at] = data[i];
+		word.written |= (uint8_t)(1u << (offset + i - at));
+	}
+	atomic_store_explicit(&uar->combined, word.written == COMBINED_ALL ? 0 : word.whole,
+			      memory_order_relaxed);
+	return word.written == COMBINED_ALL ? codec->doorbell(at, word.bytes, COMBINED, bells) : 0;
+}
+
 static void uar_on_store(void *arg, size_t offset, const void *data, size_t size)
 {
 	struct vb_uar *uar = arg;
@@ -120,6 +161,8 @@ static void uar_on_store(void *arg, size_t offset, const void *data, size_t size
 	if (vb_dev_stale(uar->dev))
 		return;
 	count = vb_adapter_codec(uar->dev->adapter)->doorbell(offset, data, size, bells);
+	if (!count && size < COMBINED)
+		count = uar_combine(uar, offset, data, size, bells);
 	if (!count) /* the rest of a WQE that goes to a BlueFlame register */
 		return;
 	if (vb_card_is_inside()) {

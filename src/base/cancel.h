@@ -26,6 +26,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/tsan.h"
+
 static inline int vb_cancel_hold(void)
 {
 	int before;
@@ -70,8 +72,20 @@ static inline int vb_sys_openat(int dir, const char *path, int flags, mode_t mod
 	return (int)syscall(SYS_openat, dir, path, flags, mode);
 }
 
+/*
+ * ThreadSanitizer keeps the uses of a descriptor by libc's functions until it sees it closed. Without
+ * this call the next user of the number, in another thread, would race with those of the one before.
+ */
+#ifdef VB_TSAN
+void __sanitizer_syscall_pre_impl_close(long fd);
+#define vb_tsan_close(fd) __sanitizer_syscall_pre_impl_close(fd)
+#else
+#define vb_tsan_close(fd)
+#endif
+
 static inline int vb_sys_close(int fd)
 {
+	vb_tsan_close(fd);
 	return (int)syscall(SYS_close, fd);
 }
 

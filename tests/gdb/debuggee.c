@@ -4,7 +4,7 @@
  * code runs. It prints its token first, and one line for each word when that is done.
  *
  *	rpc A B       call sum_of_squares
- *	thread A B    the same, in a thread of its own; "join" waits for it
+ *	thread A B    the same, in a thread of its own
  *	fire          start the event handler that spins; "stop" ends it
  *	heap A        an RPC that uses malloc
  *	task          a task of the command queue, and its end
@@ -39,7 +39,6 @@ static struct flexio_process *process, *second;
 static struct flexio_event_handler *handler;
 static struct flexio_cmdq *cmdq;
 static flexio_uintptr_t turns, done;
-static pthread_t thread;
 static unsigned long long arguments[2];
 
 static void make(void)
@@ -138,6 +137,7 @@ static void run(const char *word)
 {
 	uint64_t result = 0;
 	flexio_status status;
+	pthread_t thread;
 
 	if (!strcmp(word, "rpc")) {
 		status = flexio_process_call(process, sum_of_squares, &result, arguments[0],
@@ -147,11 +147,8 @@ static void run(const char *word)
 		status = flexio_process_call(process, on_heap, &result, arguments[0]);
 		printf("heap %d %llu\n", status, (unsigned long long)result);
 	} else if (!strcmp(word, "thread")) {
-		CHECK(!pthread_create(&thread, NULL, call_sum, NULL));
+		CHECK(!pthread_create(&thread, NULL, call_sum, NULL) && !pthread_detach(thread));
 		return;
-	} else if (!strcmp(word, "join")) {
-		CHECK(!pthread_join(thread, NULL));
-		printf("joined\n");
 	} else if (!strcmp(word, "fire")) {
 		OK(flexio_process_call(process, kick, &result,
 				       flexio_event_handler_get_activation_id(handler)));

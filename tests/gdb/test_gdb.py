@@ -552,6 +552,8 @@ def check_child_of_fork_does_not_hold_the_session(_):
 
 def check_child_of_fork_has_tokens_of_its_own(folder):
     """It ends no session of its parent, and does not answer for it."""
+    if PRELOAD and 'tsan' in PRELOAD:
+        raise Skip('ThreadSanitizer allows no threads in the child of a fork()')
     with Program() as program:
         first, second = program.token, program.ask('another', 'token 0x')
         program.token = second

@@ -532,13 +532,16 @@ int vb_dpa_eu_hamper(struct vb_dpa *dpa, unsigned int eu, unsigned int slow)
  */
 static bool passes(struct vb_dpa *dpa, struct eu *eu)
 {
+	uint64_t ns = eu->last_ns < SKIP_MAX_NS ? eu->last_ns : SKIP_MAX_NS;
+
 	if (!eu->slow || !eu->skips)
 		return false;
 	eu->skips--;
 	list_push(dpa, eu);
 	if (dpa->nready == 1) {
+		/* Meanwhile another host thread may run it. */
 		pthread_mutex_unlock(&dpa->lock);
-		vb_sleep_ns(eu->last_ns < SKIP_MAX_NS ? eu->last_ns : SKIP_MAX_NS);
+		vb_sleep_ns(ns);
 		pthread_mutex_lock(&dpa->lock);
 	}
 	return true;

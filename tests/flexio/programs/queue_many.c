@@ -174,11 +174,13 @@ int main(void)
 {
 	struct flexio_event_handler_attr attr = { .host_stub_func = spin,
 						  .affinity = { FLEXIO_AFFINITY_STRICT, 0 } };
-	struct ibv_context *ctx = open_device();
 	struct flexio_event_handler *spinner;
+	struct ibv_context *ctx;
 	flexio_uintptr_t words;
 	uint64_t one = 1;
 
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
+	ctx = open_device();
 	OK(flexio_process_create(ctx, flooddev, NULL, &process));
 	flexio_log_lvl_set(FLEXIO_LOG_LVL_ERR);
 	mem_make(process, 64 + (HANDLERS << (LOG_RQ + 4)), &mem);

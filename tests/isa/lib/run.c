@@ -117,6 +117,13 @@ int run_command(char *const argv[], unsigned seconds, struct run *r)
 	return 0;
 }
 
+/* Of one program, which is translated piece by piece, each checked. */
+#ifdef __SANITIZE_THREAD__
+enum { SECONDS = 600 };
+#else
+enum { SECONDS = 120 };
+#endif
+
 int run_elf(const struct run_tools *t, enum run_tier tier, const char *elf, const char *extra,
 	    struct run *r)
 {
@@ -137,7 +144,7 @@ int run_elf(const struct run_tools *t, enum run_tier tier, const char *elf, cons
 	}
 	argv[n++] = (char *)elf;
 	argv[n] = NULL;
-	return run_command(argv, 120, r);
+	return run_command(argv, SECONDS, r);
 }
 
 void run_free(struct run *r)

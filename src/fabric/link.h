@@ -72,8 +72,9 @@ struct vb_link_ops {
 
 	/* --- the receiving half. NULL, all of them, where nothing is received --- */
 	/*
-	 * Receive what has arrived, by vb_link_deliver(), and tell how many packets that was. In a read
-	 * section, any thread, several at once. thorough: also notice peers that are gone.
+	 * Receive what has arrived, by vb_link_deliver() under one vb_lock of the link's own, release that, call
+	 * the sink's received(), and tell how many packets that was. In a read section, any thread, several at
+	 * once. thorough: also notice peers that are gone.
 	 */
 	uint32_t (*poll)(struct vb_link *link, bool thorough);
 	/*

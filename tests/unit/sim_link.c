@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/rcu.h"
 #include "base/time.h"
 #include "base/util.h"
@@ -49,9 +50,12 @@ static int link_send(struct vb_link *own, struct vb_path *path, const struct vb_
 static void link_deliver(const struct vb_pkt *pkt)
 {
 	struct vb_card *card = vb_card_program();
+	struct vb_lock ring = { 0 }; /* the card knows that a link holds one, VB_CHECKS */
 
 	vb_read_lock();
+	vb_lock(&ring);
 	vb_card_sink.receive(card, pkt);
+	vb_unlock(&ring);
 	vb_card_sink.received(card);
 	vb_card_sink.work(card, true);
 	vb_read_unlock();

@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 
+FOUND = (628,)  # seeds that found something
+
 
 def run(program, seed, steps, threads, library):
     env = dict(os.environ)
@@ -27,7 +29,7 @@ def run(program, seed, steps, threads, library):
 
 def main():
     program, library, threads, steps = sys.argv[1:]
-    seeds = range(1, 1001 if os.environ.get('VERBATIM_TEST_LONG') else 7)
+    seeds = [*range(1, 1001 if os.environ.get('VERBATIM_TEST_LONG') else 7), *FOUND]
     calls = 0
     for seed in seeds:
         plain = run(program, seed, steps, threads, None)

@@ -226,6 +226,21 @@ static bool is_mixed(const struct remap *call)
 	       call->count;
 }
 
+/*
+ * Whether the kernel sees several mappings. Since Linux 6.17 it moves those as they are where the length stays,
+ * and could never again make what is one to the program longer. Growing by a page asks: what is refused for
+ * another reason is one.
+ */
+static bool is_split(const struct remap *call)
+{
+	size_t more = call->old_len + MEMORY_PAGE;
+
+	if (RAW(SYS_mremap, call->base, call->old_len, more, 0) != (long)call->base)
+		return errno == EFAULT;
+	RAW(SYS_mremap, call->base, more, call->old_len, 0);
+	return false;
+}
+
 /* To another place, by the kernel. */
 static int remap_move(const struct remap *call, char **at)
 {
@@ -239,6 +254,8 @@ static int remap_move(const struct remap *call, char **at)
 		if (ret)
 			return ret == -EPERM ? ret : -ENOMEM;
 	}
+	if (one && call->old_len == call->new_len && is_split(call))
+		return move_by_copy(call, at);
 	ret = remap_call_kernel(call, at);
 	return ret == -EFAULT && one ? move_by_copy(call, at) : ret;
 }

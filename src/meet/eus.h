@@ -138,8 +138,12 @@ int vb_eus_write(const struct vb_registry *registry, const struct vb_eus *eus);
 
 struct vb_eu_use; /* an entry of the registry file (registry_file.h) */
 
+/* Under the lock: the registry file with its entries, mapped. 0, or -errno after a log line. */
+int vb_eu_uses_map(const struct vb_registry *registry, struct vb_registry_file **file);
+void vb_eu_uses_unmap(struct vb_registry_file *file);
 /* Under the lock: an entry of this host for an adapter; NULL after a log line where all are taken. */
-struct vb_eu_use *vb_eu_use_begin(struct vb_registry *registry, const char *card);
+struct vb_eu_use *vb_eu_use_begin(const struct vb_registry *registry, struct vb_registry_file *file,
+				  const char *card);
 /* By the host that has it, without the lock, but for a group that is being taken. */
 void vb_eu_use_end(struct vb_eu_use *use);
 void vb_eu_use_group(struct vb_eu_use *use, unsigned int id, bool on);
@@ -157,7 +161,7 @@ int vb_eus_processes(const struct vb_registry *registry, const char *card, pid_t
 
 struct vb_eus_user;
 
-/* For a host that has joined the registry. 0, or -errno after a log line. */
+/* For a host that has joined the registry: 0, -ENODEV where it has not, or -errno after a log line. */
 VB_PUBLIC int vb_eus_user_begin(struct vb_registry *registry, const char *card, unsigned int count,
 				struct vb_eus_user **user, struct vb_eu_view *view);
 VB_PUBLIC void vb_eus_user_end(struct vb_eus_user *user);

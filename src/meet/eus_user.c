@@ -26,7 +26,8 @@ struct vb_eus_user {
 	uint32_t slot, generation; /* of the host there, when it began */
 	char card[VB_NAME_MAX];
 	unsigned int count;
-	struct vb_eu_use *use; /* in the registry file, as long as the host has its slot */
+	struct vb_registry_file *file; /* with its entries */
+	struct vb_eu_use *use;         /* ours there, as long as the host has its slot */
 	pthread_mutex_t lock; /* of all below; under the lock of the registry where both are held */
 	unsigned int taken[VB_EU_GROUPS + 1];
 	uint32_t seen; /* changes of the store, when it was last read */
@@ -81,13 +82,20 @@ static void eus_user_unlock(struct eus_access *access)
 		vb_registry_unlock(access->at, &access->before);
 }
 
-static uint32_t eus_user_changes(const struct vb_registry *registry)
+static uint32_t eus_user_changes(const struct vb_eus_user *user)
 {
 	/* Pairs with vb_eus_write(). */
-	return atomic_load_explicit(&registry->place.file->eus_changes, memory_order_acquire);
+	return atomic_load_explicit(&user->file->eus_changes, memory_order_acquire);
 }
 
 /* ---- begin, end ---- */
+
+static void eus_user_free(struct vb_eus_user *user)
+{
+	vb_eu_uses_unmap(user->file);
+	pthread_mutex_destroy(&user->lock);
+	free(user);
+}
 
 static int eus_user_begin(struct vb_eus_user *user, struct vb_eu_view *view)
 {
@@ -98,16 +106,18 @@ static int eus_user_begin(struct vb_eus_user *user, struct vb_eu_view *view)
 	if (err)
 		return err;
 	err = vb_eus_read(access.at, &eus);
+	if (!err)
+		err = vb_eu_uses_map(access.at, &user->file);
 	if (!err) {
 		vb_eus_view(eus, user->card, user->count, view);
-		vb_eus_free(eus);
-		user->seen = eus_user_changes(user->registry);
-		user->use = vb_eu_use_begin(user->registry, user->card);
+		user->seen = eus_user_changes(user);
+		user->use = vb_eu_use_begin(user->registry, user->file, user->card);
 		err = user->use ? 0 : -ENOSPC;
 	}
 	if (!err)
 		vb_eu_use_processes(user->use, 1);
 	eus_user_unlock(&access);
+	vb_eus_free(eus);
 	return err;
 }
 
@@ -130,13 +140,11 @@ int vb_eus_user_begin(struct vb_registry *registry, const char *card, unsigned i
 	user->count = count;
 	pthread_mutex_init(&user->lock, NULL);
 	err = eus_user_begin(user, view);
-	if (err) {
-		pthread_mutex_destroy(&user->lock);
-		free(user);
-		return err;
-	}
-	*out = user;
-	return 0;
+	if (err)
+		eus_user_free(user);
+	else
+		*out = user;
+	return err;
 }
 
 void vb_eus_user_end(struct vb_eus_user *user)
@@ -145,8 +153,7 @@ void vb_eus_user_end(struct vb_eus_user *user)
 		return;
 	if (eus_user_entry(user))
 		vb_eu_use_end(user->use);
-	pthread_mutex_destroy(&user->lock);
-	free(user);
+	eus_user_free(user);
 }
 
 void vb_eus_user_processes(struct vb_eus_user *user, unsigned int n)
@@ -165,14 +172,14 @@ bool vb_eus_user_look(struct vb_eus_user *user, struct vb_eu_view *view)
 	bool changed;
 
 	pthread_mutex_lock(&user->lock);
-	changed = eus_user_entry(user) && user->seen != eus_user_changes(user->registry);
+	changed = eus_user_entry(user) && user->seen != eus_user_changes(user);
 	pthread_mutex_unlock(&user->lock);
 	if (!changed || eus_user_lock(user->registry, &access))
 		return false;
 	changed = !vb_eus_read(access.at, &eus);
 	if (changed) {
 		pthread_mutex_lock(&user->lock);
-		user->seen = eus_user_changes(user->registry);
+		user->seen = eus_user_changes(user);
 		pthread_mutex_unlock(&user->lock);
 		vb_eus_view(eus, user->card, user->count, view);
 	}

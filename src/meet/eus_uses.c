@@ -4,6 +4,8 @@
  * device processes. An entry names its host by slot and generation and counts as long as that process is there,
  * so an entry of one that was killed needs no more than to be taken again.
  *
+ * They are at the end of the file, which is made longer by the first program that needs one.
+ *
  * Entries are taken, and asked for, under the lock of the registry (registry_lock.c); their owner changes the numbers
  * in them and gives them back without it. What another process wrote there is only compared and counted: a number
  * that makes no sense belongs to nobody.
@@ -15,8 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "meet/eus.h"
 #include "meet/registry_file.h"
@@ -51,9 +56,42 @@ static struct vb_eu_use *eus_uses_find_free(struct vb_registry_file *file)
 	return NULL;
 }
 
-struct vb_eu_use *vb_eu_use_begin(struct vb_registry *registry, const char *card)
+int vb_eu_uses_map(const struct vb_registry *registry, struct vb_registry_file **out)
 {
-	struct vb_registry_file *file = registry->place.file;
+	const struct vb_registry_place *place = &registry->place;
+	struct vb_registry_file *file;
+	struct stat st;
+	int ret = fstat(place->lock.fd, &st) ? -errno : 0;
+
+	/* Reserved, so that no later store can meet a full file system. */
+	if (!ret && st.st_size < (off_t)sizeof(*file)) {
+		ret = vb_file_reserve(place->lock.fd, VB_REGISTRY_SIZE, sizeof(*file),
+				      registry->root);
+		if (ret)
+			return ret;
+	}
+	file = ret ? MAP_FAILED
+		   : mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, place->lock.fd,
+			  0);
+	if (file == MAP_FAILED) {
+		ret = ret ? ret : -errno;
+		vb_error("cannot map %s/%s/registry: %s", registry->root, place->name,
+			 strerror(-ret));
+		return ret;
+	}
+	*out = file;
+	return 0;
+}
+
+void vb_eu_uses_unmap(struct vb_registry_file *file)
+{
+	if (file)
+		munmap(file, sizeof(*file));
+}
+
+struct vb_eu_use *vb_eu_use_begin(const struct vb_registry *registry, struct vb_registry_file *file,
+				  const char *card)
+{
 	struct vb_eu_use *use = eus_uses_find_free(file);
 
 	if (!use) {
@@ -93,12 +131,15 @@ void vb_eu_use_processes(struct vb_eu_use *use, unsigned int n)
 
 /* ---- what dpaeumgmt asks ---- */
 
-/* A copy, so that nothing changes while it is looked at, and a file that became shorter is only an error. */
+/*
+ * A copy, so that nothing changes while it is looked at, and a file that became shorter is only an error. Entries that
+ * the file does not have are free.
+ */
 static int eus_uses_copy(const struct vb_registry *registry, struct vb_registry_file **copy)
 {
 	struct vb_registry_file *file = calloc(1, sizeof(*file));
 	ssize_t n = file ? pread(registry->place.lock.fd, file, sizeof(*file), 0) : -1;
-	int ret = n == (ssize_t)sizeof(*file) ? 0 : !file ? -ENOMEM : n < 0 ? -errno : -EUCLEAN;
+	int ret = n >= VB_REGISTRY_SIZE ? 0 : !file ? -ENOMEM : n < 0 ? -errno : -EUCLEAN;
 
 	if (ret) {
 		vb_error("cannot read %s/%s/registry: %s", registry->root, registry->place.name,

@@ -162,7 +162,7 @@ void vb_registry_quit(struct vb_registry *registry, const sigset_t *before)
 
 	if (!registry->place.file)
 		return; /* there was none, and signals are as they were */
-	if (lseek(registry->place.lock.fd, 0, SEEK_END) >= (off_t)sizeof(*registry->place.file))
+	if (lseek(registry->place.lock.fd, 0, SEEK_END) >= VB_REGISTRY_SIZE)
 		vb_registry_place_tidy(&registry->place, registry->root);
 	vb_registry_place_unlock(&registry->place);
 	vb_registry_place_close(&registry->place);
@@ -415,9 +415,9 @@ static int list_place(struct vb_registry_place *place,
 	ret = vb_file_keep(&place->lock, fd);
 	if (ret)
 		return ret;
-	if (lseek(place->lock.fd, 0, SEEK_END) < (off_t)sizeof(*file))
+	if (lseek(place->lock.fd, 0, SEEK_END) < VB_REGISTRY_SIZE)
 		return 0; /* it is being made */
-	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, place->lock.fd, 0);
+	file = mmap(NULL, VB_REGISTRY_SIZE, PROT_READ, MAP_SHARED, place->lock.fd, 0);
 	if (file == MAP_FAILED)
 		return -errno; /* a list without its processes would be wrong */
 	place->file = file;

@@ -51,7 +51,7 @@ struct vb_registry_place {
  * one for each of its hosts. All hosts of a process have its pid, and all slots are alive as long as their
  * hosts are, not longer: a host that leaves gives its slot back while the process goes on.
  *
- * Not more than one thread joins, leaves or closes at a time; registry.c alone looks inside.
+ * Not more than one thread joins, leaves or closes at a time; the files of this folder alone look inside.
  */
 struct vb_registry {
 	const _Atomic uint64_t *_Atomic sniffed_at; /* bit 0 says it; never NULL */

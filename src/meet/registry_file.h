@@ -54,8 +54,12 @@ struct vb_registry_file {
 	_Atomic uint64_t sniffed;
 	_Atomic uint64_t turns; /* counts those who had the lock of the file, each when it had it */
 	struct vb_slot slot[VB_SLOTS];
+	/* The file ends here until a program with device code needs entries. */
 	struct vb_eu_use use[VB_EU_USES];
 };
+
+/* What every registry has, and every process maps. */
+enum { VB_REGISTRY_SIZE = offsetof(struct vb_registry_file, use) };
 
 _Static_assert(sizeof(struct vb_slot) == 64 && sizeof(struct vb_eu_use) == 64 &&
 		       offsetof(struct vb_registry_file, slot) == 64,

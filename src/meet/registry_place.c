@@ -33,7 +33,7 @@ _Static_assert(sizeof(((struct vb_registry_place *)0)->name) == VB_DIR_NAME_MAX,
 void vb_registry_place_close(struct vb_registry_place *place)
 {
 	if (place->file)
-		munmap(place->file, sizeof(*place->file));
+		munmap(place->file, VB_REGISTRY_SIZE);
 	vb_file_close(&place->lock);
 	vb_file_close(&place->dir);
 	*place = VB_NO_PLACE;
@@ -58,12 +58,12 @@ static int place_map(struct vb_registry_place *place)
 
 	if (fstat(place->lock.fd, &st))
 		return -errno;
-	if (st.st_size < (off_t)sizeof(*file)) {
-		ret = vb_file_reserve(place->lock.fd, 0, sizeof(*file), vb_dir_root_path());
+	if (st.st_size < VB_REGISTRY_SIZE) {
+		ret = vb_file_reserve(place->lock.fd, 0, VB_REGISTRY_SIZE, vb_dir_root_path());
 		if (ret)
 			return ret;
 	}
-	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, place->lock.fd, 0);
+	file = mmap(NULL, VB_REGISTRY_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, place->lock.fd, 0);
 	if (file == MAP_FAILED) {
 		ret = -errno;
 		vb_error("cannot map %s/%s/registry: %s", vb_dir_root_path(), place->name,
@@ -80,7 +80,7 @@ static int place_map(struct vb_registry_place *place)
 				      memory_order_relaxed);
 	}
 	if (file->magic != REGISTRY_MAGIC) {
-		munmap(file, sizeof(*file));
+		munmap(file, VB_REGISTRY_SIZE);
 		vb_error("%s/%s/registry is damaged; remove that directory", vb_dir_root_path(),
 			 place->name);
 		return -EUCLEAN;

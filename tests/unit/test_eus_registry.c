@@ -412,8 +412,10 @@ static int nonsense(void)
 	struct vb_eu_view view;
 	pid_t one;
 
-	if (mount_shm(NULL, 0) || join() || !(file = map_file()))
+	if (mount_shm(NULL, 0) || join() || users(0, &one) || /* there are no entries yet */
+	    vb_eus_user_begin(&registry, "mlx5_0", EUS, &user, &view) || !(file = map_file()))
 		return 99;
+	vb_eus_user_end(user);
 	srandom(1);
 	for (int round = 0; round < 200; round++) {
 		bool slots = round % 2;
@@ -443,11 +445,13 @@ static int entries(void)
 	struct vb_eu_view view;
 	pid_t one;
 
-	if (mount_shm(NULL, 0) || join() || !(file = map_file()))
+	if (mount_shm(NULL, 0) || join())
 		return 99;
 	for (unsigned int i = 0; i < VB_EU_USES; i++)
 		if (vb_eus_user_begin(&registry, "mlx5_0", EUS, &user[i], &view))
 			return 1;
+	if (!(file = map_file()))
+		return 98;
 	/* As many as a process says, and not more than it can have: the sum is a number. */
 	for (unsigned int i = 0; i < VB_EU_USES; i++)
 		file->use[i].processes = UINT32_MAX;
@@ -566,10 +570,25 @@ static int full(void)
 	return change(0, name, "4") == 2 && files() == 2 ? 0 : 2;
 }
 
+/* No room for entries is an error of the program that needs one, and of no other. */
+static int full_for_entries(void)
+{
+	struct vb_eus_user *user = NULL;
+	struct vb_eu_view view;
+	int ret;
+
+	if (mount_shm("size=32k", 0) || join())
+		return 99;
+	ret = -vb_eus_user_begin(&registry, "mlx5_0", EUS, &user, &view);
+	return user || groups() || join() ? 98 : ret;
+}
+
 static void test_full(void **state)
 {
 	assert_int_equal(in_child(full), 0);
 	assert_said("cannot write /dev/shm/verbatim-");
+	assert_int_equal(in_child(full_for_entries), ENOSPC);
+	assert_said("/dev/shm is full");
 }
 
 int main(void)

@@ -163,7 +163,15 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 
 uint32_t vb_srq_limit(struct vb_srq *srq)
 {
-	return srq->limit;
+	uint32_t limit;
+
+	/* An event disarms it, in any thread. */
+	vb_card_enter();
+	vb_lock(&srq->lock);
+	limit = srq->limit;
+	vb_unlock(&srq->lock);
+	vb_card_leave();
+	return limit;
 }
 
 void vb_srq_counters(struct vb_srq *srq, uint16_t *taken, uint16_t *posted_so_far)

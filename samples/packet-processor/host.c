@@ -231,7 +231,20 @@ static void wait_for_end(struct flexio_process *process, flexio_uintptr_t daddr,
 	do
 		copy_back(process, daddr, p, sizeof(*p));
 	while ((!limit || p->frames < limit) && sigtimedwait(signals, NULL, &pause) < 0);
+}
+
+/* No more frames come: until the device has counted the last burst, unless it failed. */
+static void wait_for_counts(struct flexio_process *process, flexio_uintptr_t daddr,
+			    struct processor *p)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
 	copy_back(process, daddr, p, sizeof(*p));
+	while (p->frames != p->arp + p->echo + p->forwarded + p->ignored &&
+	       !flexio_err_status_get(process)) {
+		nanosleep(&pause, NULL);
+		copy_back(process, daddr, p, sizeof(*p));
+	}
 }
 
 static void run(struct ibv_context *ctx, struct processor *p, uint64_t limit,
@@ -272,6 +285,7 @@ static void run(struct ibv_context *ctx, struct processor *p, uint64_t limit,
 	wait_for_end(process, daddr, p, signals, limit);
 
 	unsteer(&steering);
+	wait_for_counts(process, daddr, p);
 	need(!flexio_rq_destroy(rq) && !flexio_sq_destroy(sq), "destroying queues");
 	need(!flexio_cq_destroy(rq_cq) && !flexio_cq_destroy(sq_cq), "flexio_cq_destroy");
 	need(!flexio_device_mkey_destroy(mkey), "flexio_device_mkey_destroy");

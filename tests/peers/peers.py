@@ -152,6 +152,9 @@ class World:
         for name in ('VERBATIM_LOG', 'VERBATIM_SHARE', 'ASAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS'):
             if name in os.environ:
                 env[name] = os.environ[name]
+        if self.preload:
+            # What Debian's own programs do in handlers of signals is not ours to report either.
+            env['TSAN_OPTIONS'] = ':'.join(filter(None, (env.get('TSAN_OPTIONS'), 'report_signal_unsafe=0')))
         return {**env, **self.extra_env}
 
     def call(self, command):

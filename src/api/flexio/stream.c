@@ -96,14 +96,22 @@ static _Thread_local struct {
 	volatile unsigned int count;
 } locked __attribute__((tls_model("initial-exec")));
 
-/* False: this thread has it already, below the signal handler in which it exits. */
+/* This thread has it, below the signal handler in which it exits. */
+static bool stream_has(const pthread_mutex_t *lock)
+{
+	for (unsigned int i = 0; i < locked.count && i < LOCKS_MAX; i++)
+		if (locked.lock[i] == lock)
+			return true;
+	return false;
+}
+
+/* False: this thread has it already. */
 static bool stream_lock(pthread_mutex_t *lock)
 {
 	unsigned int count = locked.count;
 
-	for (unsigned int i = 0; i < count && i < LOCKS_MAX; i++)
-		if (locked.lock[i] == lock)
-			return false;
+	if (stream_has(lock))
+		return false;
 	/* More than that: the program's handlers left us by jumps, with locks that stay. */
 	if (count < LOCKS_MAX)
 		locked.lock[count] = lock;
@@ -722,6 +730,7 @@ void vb_streams_leave(void)
 {
 	struct vb_list *node;
 	uint64_t until = 0; /* for all of them */
+	int err;
 
 	if (!stream_lock(&streams_lock))
 		return;
@@ -730,6 +739,14 @@ void vb_streams_leave(void)
 
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC || !vb_out_is_open(&s->out))
 			continue;
+		if (stream_has(&s->lock)) {
+			/* A thread with drain_lock may wait for the ring, which this one has. */
+			if (!pthread_mutex_trylock(&s->drain_lock)) {
+				vb_out_write(&s->out, &err);
+				pthread_mutex_unlock(&s->drain_lock);
+			}
+			continue;
+		}
 		if (!stream_lock(&s->drain_lock))
 			continue;
 		stream_unlock(&s->drain_lock);

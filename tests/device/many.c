@@ -3,7 +3,14 @@
 #include "card.h"
 
 #define THREADS 32
-#define ROUNDS  1000
+/* ThreadSanitizer takes minutes for more. */
+#ifdef __SANITIZE_THREAD__
+#define ROUNDS 200
+#define SEEDS  3
+#else
+#define ROUNDS 1000
+#define SEEDS  12
+#endif
 
 static struct guest *guests[THREADS];
 
@@ -79,7 +86,7 @@ static void libc(void **state)
 /* Threads that take turns after a few instructions, drawn from a seed: inside of malloc, of a lock, of a line. */
 static void libc_in_turns(void **state)
 {
-	for (uint64_t seed = 1; seed <= 12; seed++) {
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
 		struct vb_dpa_attr attr = { .deterministic = true, .seed = seed, .slice = 50 };
 
 		card_attr = &attr;

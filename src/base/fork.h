@@ -51,15 +51,19 @@ enum vb_stage {
 	VB_STAGE_FABRIC, /* fabric/progress.c */
 	VB_STAGE_CARDS,  /* card/sink.c */
 	/* dpa/, gdb/: part of libflexio */
-	VB_STAGE_SPACES,  /* dpa/mem_file.c */
-	VB_STAGE_SAMPLES, /* dpa/observe/sample.c */
-	VB_STAGE_GDB,     /* gdb/listen.c */
-	/* api/: libibverbs, libmlx5, libflexio */
-	VB_STAGE_CONTEXTS, /* api/ibverbs/core/context.c */
-	VB_STAGE_FLOWS,    /* api/ibverbs/core/flow.c */
-	VB_STAGE_RQTS,     /* api/mlx5/devx_rqt.c */
-	VB_STAGE_HANDLES,  /* api/flexio/handle.c */
-	VB_STAGE_STREAMS,  /* api/flexio/stream.c */
+	VB_STAGE_SPACES,    /* dpa/mem_file.c */
+	VB_STAGE_SAMPLES,   /* dpa/observe/sample.c */
+	VB_STAGE_DEBUGGERS, /* dpa/observe/debug.c */
+	VB_STAGE_GDB,       /* gdb/listen.c */
+	/* api/: libibverbs, libmlx5, libflexio, libdpa_stats */
+	VB_STAGE_CONTEXTS,     /* api/ibverbs/core/context.c */
+	VB_STAGE_FLOWS,        /* api/ibverbs/core/flow.c */
+	VB_STAGE_RQTS,         /* api/mlx5/devx_rqt.c */
+	VB_STAGE_HANDLES,      /* api/flexio/handle.c */
+	VB_STAGE_APPS,         /* api/flexio/app.c */
+	VB_STAGE_ACCELERATORS, /* api/flexio/accelerator.c */
+	VB_STAGE_STREAMS,      /* api/flexio/stream.c */
+	VB_STAGE_STATS,        /* api/dpa_stats/handler.c */
 	VB_STAGES
 };
 

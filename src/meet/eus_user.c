@@ -10,13 +10,13 @@
  * Called by libflexio, at the creation of processes and handlers; never on the data path.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cancel.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "meet/eus.h"
 #include "meet/registry_file.h"
@@ -28,7 +28,7 @@ struct vb_eus_user {
 	unsigned int count;
 	struct vb_registry_file *file; /* with its entries */
 	struct vb_eu_use *use;         /* ours there, as long as the host has its slot */
-	pthread_mutex_t lock; /* of all below; under the lock of the registry where both are held */
+	struct vb_lock lock; /* of all below; under the lock of the registry where both are held */
 	unsigned int taken[VB_EU_GROUPS + 1];
 	uint32_t seen; /* changes of the store, when it was last read */
 };
@@ -93,7 +93,6 @@ static uint32_t eus_user_changes(const struct vb_eus_user *user)
 static void eus_user_free(struct vb_eus_user *user)
 {
 	vb_eu_uses_unmap(user->file);
-	pthread_mutex_destroy(&user->lock);
 	free(user);
 }
 
@@ -138,7 +137,6 @@ int vb_eus_user_begin(struct vb_registry *registry, const char *card, unsigned i
 	user->generation = registry->self.generation;
 	snprintf(user->card, sizeof(user->card), "%s", card);
 	user->count = count;
-	pthread_mutex_init(&user->lock, NULL);
 	err = eus_user_begin(user, view);
 	if (err)
 		eus_user_free(user);
@@ -171,16 +169,16 @@ bool vb_eus_user_look(struct vb_eus_user *user, struct vb_eu_view *view)
 	struct eus_access access;
 	bool changed;
 
-	pthread_mutex_lock(&user->lock);
+	vb_lock(&user->lock);
 	changed = eus_user_entry(user) && user->seen != eus_user_changes(user);
-	pthread_mutex_unlock(&user->lock);
+	vb_unlock(&user->lock);
 	if (!changed || eus_user_lock(user->registry, &access))
 		return false;
 	changed = !vb_eus_read(access.at, &eus);
 	if (changed) {
-		pthread_mutex_lock(&user->lock);
+		vb_lock(&user->lock);
 		user->seen = eus_user_changes(user);
-		pthread_mutex_unlock(&user->lock);
+		vb_unlock(&user->lock);
 		vb_eus_view(eus, user->card, user->count, view);
 	}
 	eus_user_unlock(&access);
@@ -223,10 +221,10 @@ int vb_eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set
 	if (!err)
 		err = eus_user_find_group(user, eus, id, set, why);
 	if (!err) {
-		pthread_mutex_lock(&user->lock);
+		vb_lock(&user->lock);
 		if (!user->taken[id]++ && eus_user_entry(user))
 			vb_eu_use_group(user->use, id, true);
-		pthread_mutex_unlock(&user->lock);
+		vb_unlock(&user->lock);
 	}
 	eus_user_unlock(&access);
 	vb_eus_free(eus);
@@ -235,8 +233,8 @@ int vb_eus_user_take(struct vb_eus_user *user, unsigned int id, struct vb_eu_set
 
 void vb_eus_user_drop(struct vb_eus_user *user, unsigned int id)
 {
-	pthread_mutex_lock(&user->lock);
+	vb_lock(&user->lock);
 	if (!--user->taken[id] && eus_user_entry(user))
 		vb_eu_use_group(user->use, id, false);
-	pthread_mutex_unlock(&user->lock);
+	vb_unlock(&user->lock);
 }

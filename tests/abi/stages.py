@@ -4,7 +4,8 @@
 usage: stages.py SOURCE_ROOT
 
 Prints TAP: every stage of the enum has one row, in the file that the enum names; src/README.md has the stages in the enum's order, with
-the calls that the rows make; and nothing in src/ is called at start, fork or exit by other means, but for the PLACES below.
+the calls that the rows make; nothing in src/ is called at start, fork or exit by other means, but for the PLACES below; and no
+mutex of a library stays locked in a forked child.
 """
 import os
 import re
@@ -43,6 +44,7 @@ HOOKS = {
 }
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
 ROW = re.compile(r'^VB_STAGE\((\w+),(.*?)\);', re.S | re.M)
+MUTEX = re.compile(r'^(?:static )?pthread_mutex_t (\w+)(?: =|;)', re.M)
 CALLS = ['start', 'prepare', 'parent', 'child', 'exit']
 
 
@@ -114,6 +116,18 @@ def judge_hooks(texts):
     return wrong + [f'{path}: has no {kind} any more' for path, kind in PLACES if (path, kind) not in used]
 
 
+def judge_mutexes(texts):
+    """A mutex of the library's own, which another thread may have at a fork, is made again in the child."""
+    wrong = []
+    for path, text in texts:
+        if path.startswith(('host/preload/', 'host/memory/', 'tools/')):
+            continue
+        for name in MUTEX.findall(text):
+            if not re.search(rf'pthread_mutex_init\(&{re.escape(name)}\b', text):
+                wrong.append(f'{path}: {name}: a child may wait for it for ever; reset it in a row, or use struct vb_lock')
+    return wrong
+
+
 def main():
     root = sys.argv[1]
     texts = list(sources(os.path.join(root, 'src')))
@@ -124,6 +138,7 @@ def main():
          + judge_rows(stages, rows)),
         ('src/README.md has them in their order', judge_readme(os.path.join(root, 'src/README.md'), stages, rows)),
         (f'{len(PLACES)} places, and no other, have a hook of another kind', judge_hooks(texts)),
+        ('mutexes of libraries are free in a child', judge_mutexes(texts)),
     ]
     print(f'1..{len(results)}')
     for number, (text, wrong) in enumerate(results, 1):

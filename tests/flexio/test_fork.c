@@ -2,7 +2,7 @@
 /*
  * fork() in the middle of everything: several threads fork again and again while messages go to another process, device code
  * runs and writes to a stream, tools inject faults and look for debuggers, and timeline and profile are on. Children exit, open
- * the card for themselves, and fork; the parent goes on.
+ * the card for themselves, run device code of their own, and fork; the parent goes on.
  */
 #include "bed.h"
 
@@ -117,6 +117,24 @@ static void use_verbs(void)
 	node_close(&b);
 }
 
+/* Device code of the child's own, on an adapter whose accelerator the parent uses. */
+static void use_device_code(void)
+{
+	struct flexio_process *own;
+
+	bed_ctx = ibv_open_device(bed_ctx->device);
+	check(bed_ctx, "%s", strerror(errno));
+	own = bed_process();
+	check_eq(bed_value(own, "add_one", 41), 42);
+	bed_process_end(own);
+	check_eq(ibv_close_device(bed_ctx), 0);
+	/* What is the parent's is not waited for. */
+	check_eq(flexio_msg_stream_flush(stream), FLEXIO_STATUS_SUCCESS);
+	check_eq(flexio_log_dev_flush(process), FLEXIO_STATUS_SUCCESS);
+	check_eq(flexio_msg_stream_destroy(stream), FLEXIO_STATUS_SUCCESS);
+	check_eq(flexio_process_destroy(process), FLEXIO_STATUS_SUCCESS);
+}
+
 static void reap(pid_t pid, unsigned int i)
 {
 	int status = -1;
@@ -142,6 +160,8 @@ static void be_child(unsigned int i)
 	}
 	if (i % 4 >= 2)
 		use_verbs();
+	if (i % 4 == 2)
+		use_device_code();
 	exit(0);
 }
 

@@ -11,11 +11,23 @@
 #include <stdio.h>
 
 #include "base/config.h"
+#include "base/fork.h"
 #include "base/log.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t unused = PTHREAD_COND_INITIALIZER;
 static dpa_stats_handler_t *handlers; /* all that are open */
+
+/* In a child of fork(): threads that were in a call are not there. */
+static void stats_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&unused, NULL);
+	for (dpa_stats_handler_t *h = handlers; h; h = h->next)
+		h->users = 0;
+}
+
+VB_STAGE(STATS, .child = stats_forked);
 
 /* Under the lock: where it is linked; NULL: it is not open. */
 static dpa_stats_handler_t **handler_find(const dpa_stats_handler_t *h)

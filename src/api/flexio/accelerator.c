@@ -9,6 +9,7 @@
 
 #include "api/ibverbs/accessors.h"
 #include "base/env.h"
+#include "base/fork.h"
 #include "card/card.h"
 #include "card/fault/inject.h"
 #include "card/state.h"
@@ -19,6 +20,18 @@
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct accel *accels; /* of adapters of all hosts; under the lock */
+
+/*
+ * In a child of fork(): execution units are threads, which it does not have. Processes of the parent keep its
+ * accelerators; those of the child have others.
+ */
+static void accelerators_forked(void)
+{
+	pthread_mutex_init(&list_lock, NULL);
+	accels = NULL;
+}
+
+VB_STAGE(ACCELERATORS, .child = accelerators_forked);
 
 const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx)
 {
@@ -203,9 +216,11 @@ void vb_accel_put(struct accel *accel)
 		/* Before the next one of the adapter begins: a program has one entry for an adapter. */
 		vb_eus_user_end(accel->eus);
 		accel->eus = NULL;
-		while (*link != accel)
+		/* A forked child's list has none of the parent's. */
+		while (*link && *link != accel)
 			link = &(*link)->next;
-		*link = accel->next;
+		if (*link)
+			*link = accel->next;
 	}
 	pthread_mutex_unlock(&list_lock);
 	if (!last)

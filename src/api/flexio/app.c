@@ -8,9 +8,31 @@
 #include <stdlib.h>
 
 #include "api/flexio/stream.h"
+#include "base/fork.h"
+#include "base/mask.h"
 
 static pthread_mutex_t apps_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flexio_app *apps; /* in the order of creation */
+
+static void apps_forked(void)
+{
+	pthread_mutex_init(&apps_lock, NULL);
+}
+
+VB_STAGE(APPS, .child = apps_forked);
+
+/* Destructors of the program destroy apps: no handler of its, which may exit, runs in a thread that has the lock. */
+static void apps_take(sigset_t *before)
+{
+	vb_signal_block(before);
+	pthread_mutex_lock(&apps_lock);
+}
+
+static void apps_give(const sigset_t *before)
+{
+	pthread_mutex_unlock(&apps_lock);
+	vb_signal_unblock(before);
+}
 
 bool vb_name_valid(const char *text)
 {
@@ -38,14 +60,15 @@ static void register_leave(void)
 bool vb_app_get(struct flexio_app *app)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	sigset_t before;
 	bool valid;
 
 	pthread_once(&once, register_leave);
-	pthread_mutex_lock(&apps_lock);
+	apps_take(&before);
 	valid = vb_handle_valid(HANDLE_APP, app);
 	if (valid)
 		atomic_fetch_add_explicit(&app->users, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&apps_lock);
+	apps_give(&before);
 	return valid;
 }
 
@@ -76,6 +99,7 @@ static flexio_status app_create(const char *name, const void *elf, size_t size,
 {
 	struct vb_dpa_error error = { "" };
 	struct flexio_app *app, **link;
+	sigset_t before;
 
 	if (!out)
 		return fail("app is NULL: nowhere to put the app");
@@ -99,11 +123,11 @@ static flexio_status app_create(const char *name, const void *elf, size_t size,
 	}
 	memcpy(app->elf, elf, size);
 	app->elf_size = size;
-	pthread_mutex_lock(&apps_lock);
+	apps_take(&before);
 	for (link = &apps; *link; link = &(*link)->next)
 		;
 	*link = app;
-	pthread_mutex_unlock(&apps_lock);
+	apps_give(&before);
 	*out = app;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -148,26 +172,32 @@ flexio_status flexio_app_destroy(struct flexio_app *app)
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct flexio_app **link;
 	unsigned int users;
+	sigset_t before;
 
 	API_CALL();
 	if (!pin)
 		return bad_handle(app, "app");
-	pthread_mutex_lock(&apps_lock);
+	/* Memory goes with the process. A call that exit() interrupted, in a signal handler, may have it pinned. */
+	if (atomic_load_explicit(&leaving, memory_order_relaxed)) {
+		users = atomic_load_explicit(&app->users, memory_order_relaxed);
+		return users ? fail_in_use(app, users) : FLEXIO_STATUS_SUCCESS;
+	}
+	apps_take(&before);
 	/* Pairs with the release in vb_app_put(). */
 	users = atomic_load_explicit(&app->users, memory_order_acquire);
 	if (users) {
-		pthread_mutex_unlock(&apps_lock);
+		apps_give(&before);
 		return fail_in_use(app, users);
 	}
 	/* Nothing that is pinned takes apps_lock. */
 	if (!vb_handle_end(&pin)) {
-		pthread_mutex_unlock(&apps_lock);
+		apps_give(&before);
 		return bad_handle(app, "app");
 	}
 	for (link = &apps; *link != app; link = &(*link)->next)
 		;
 	*link = app->next;
-	pthread_mutex_unlock(&apps_lock);
+	apps_give(&before);
 	app_free(app);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -178,6 +208,7 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 {
 	enum flexio_hw_model_id model, other = FLEXIO_HW_MODEL_DEF;
 	struct flexio_app *a, *any = NULL;
+	sigset_t before;
 
 	API_CALL();
 	if (!fattr || !app)
@@ -187,7 +218,7 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 	model = fattr->hw_model_id;
 	if (model == FLEXIO_HW_MODEL_DEF && fattr->ibv_ctx)
 		model = vb_hw_model(fattr->ibv_ctx);
-	pthread_mutex_lock(&apps_lock);
+	apps_take(&before);
 	for (a = apps; a; a = a->next) {
 		enum flexio_hw_model_id own = atomic_load_explicit(&a->model, memory_order_relaxed);
 
@@ -200,7 +231,7 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 			any = a;
 		other = own;
 	}
-	pthread_mutex_unlock(&apps_lock);
+	apps_give(&before);
 	a = a ? a : any;
 	if (!a && other)
 		return fail(
@@ -236,12 +267,13 @@ flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_a
 {
 	struct flexio_app **list;
 	uint32_t n = 0, most;
+	sigset_t before;
 
 	API_CALL();
 	if (!app_list || !num_apps)
 		return fail("%s is NULL", !app_list ? "app_list" : "num_apps");
 	most = *num_apps ? *num_apps : UINT32_MAX;
-	pthread_mutex_lock(&apps_lock);
+	apps_take(&before);
 	for (struct flexio_app *a = apps; a && n < most; a = a->next)
 		n++;
 	list = calloc(n + 1UL, sizeof(*list)); /* ends with NULL, too */
@@ -249,7 +281,7 @@ flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_a
 	n = 0;
 	for (struct flexio_app *a = apps; list && n < most; a = a->next)
 		list[n++] = a;
-	pthread_mutex_unlock(&apps_lock);
+	apps_give(&before);
 	if (!list || !vb_handle_add(HANDLE_APP_LIST, list)) {
 		free(list);
 		return fail("no memory for a list of apps");

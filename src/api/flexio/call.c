@@ -25,6 +25,7 @@
 
 #include "api/flexio/process.h"
 #include "api/flexio/stream.h"
+#include "base/lock.h"
 #include "dpa/observe/debug.h"
 
 /* The clock starts after the first slice: most calls end in it and never ask for the time. */
@@ -112,7 +113,7 @@ static void slot_drop_thread(struct call_slot *slot)
 	vb_dpa_thread_destroy(thread);
 }
 
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock spare_lock;
 static struct call_slot *spare_slots; /* all busy */
 
 /* The slot stays busy, so that no call takes it. */
@@ -120,21 +121,21 @@ static void slot_free(struct call_slot *slot)
 {
 	slot_drop_thread(slot);
 	vb_guest_free(&slot->guest);
-	pthread_mutex_lock(&spare_lock);
+	vb_lock(&spare_lock);
 	slot->next_spare = spare_slots;
 	spare_slots = slot;
-	pthread_mutex_unlock(&spare_lock);
+	vb_unlock(&spare_lock);
 }
 
 static struct call_slot *slot_memory(void)
 {
 	struct call_slot *slot;
 
-	pthread_mutex_lock(&spare_lock);
+	vb_lock(&spare_lock);
 	slot = spare_slots;
 	if (slot)
 		spare_slots = slot->next_spare;
-	pthread_mutex_unlock(&spare_lock);
+	vb_unlock(&spare_lock);
 	if (slot)
 		return slot;
 	slot = aligned_alloc(64, sizeof(*slot));

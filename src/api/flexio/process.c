@@ -18,6 +18,7 @@
 #include "api/flexio/crash.h"
 #include "api/flexio/stream.h"
 #include "api/ibverbs/accessors.h"
+#include "base/lock.h"
 #include "card/queue/umem.h"
 
 #define GUEST_LIMIT ((2ULL << 30) - 65536) /* the most that the accelerator takes */
@@ -231,7 +232,7 @@ static void pd_end(struct flexio_process *process)
 	vb_verbs_release(process->ctx, NULL);
 }
 
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock spare_lock;
 static struct flexio_process *spare_processes;
 
 /* The last fields of reused memory keep their values: see struct flexio_process. */
@@ -239,11 +240,11 @@ static struct flexio_process *process_memory(void)
 {
 	struct flexio_process *process;
 
-	pthread_mutex_lock(&spare_lock);
+	vb_lock(&spare_lock);
 	process = spare_processes;
 	if (process)
 		spare_processes = process->next_spare;
-	pthread_mutex_unlock(&spare_lock);
+	vb_unlock(&spare_lock);
 	if (process) {
 		memset(process, 0, offsetof(struct flexio_process, mutex));
 		return process;
@@ -284,10 +285,10 @@ static void flexio_process_free(struct flexio_process *process)
 	pthread_mutex_destroy(&process->cmdqs_lock);
 	pthread_mutex_destroy(&process->brk_lock);
 	pthread_mutex_destroy(&process->recover_lock);
-	pthread_mutex_lock(&spare_lock);
+	vb_lock(&spare_lock);
 	process->next_spare = spare_processes;
 	spare_processes = process;
-	pthread_mutex_unlock(&spare_lock);
+	vb_unlock(&spare_lock);
 }
 
 /* Constructors of the device program, if it has any. */

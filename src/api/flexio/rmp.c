@@ -5,6 +5,7 @@
  */
 #include "queue.h"
 
+#include "base/lock.h"
 #include "card/queue/srq.h"
 
 struct flexio_rmp {

@@ -904,6 +904,8 @@ static flexio_status stream_flush(struct flexio_msg_stream *stream)
 
 	if (!pin)
 		return bad_handle(stream, "message stream");
+	if (vb_process_inherited(stream->process))
+		return FLEXIO_STATUS_SUCCESS;
 	stream_collect(stream);
 	drained = drain(stream);
 	say_rest(stream);
@@ -948,6 +950,8 @@ flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 		return fail("the level of the default stream cannot be changed");
 	if (level == FLEXIO_MSG_DEV_ALWAYS_PRINT || level > FLEXIO_MSG_DEV_DEBUG)
 		return fail(LEVEL_TEXT, level);
+	if (vb_process_inherited(stream->process))
+		return FLEXIO_STATUS_SUCCESS;
 	pthread_rwlock_wrlock(&stream->process->streams_lock);
 	set_level(stream, level);
 	pthread_rwlock_unlock(&stream->process->streams_lock);
@@ -959,7 +963,9 @@ static struct flexio_msg_stream *default_stream(struct flexio_process *process)
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_msg_stream *s = NULL;
 
-	if (pin) {
+	if (pin && vb_process_inherited(process)) {
+		s = process->streams[FLEXIO_MSG_DEV_DEFAULT_STREAM_ID];
+	} else if (pin) {
 		pthread_rwlock_rdlock(&process->streams_lock);
 		s = process->streams[FLEXIO_MSG_DEV_DEFAULT_STREAM_ID];
 		pthread_rwlock_unlock(&process->streams_lock);

@@ -26,13 +26,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 /* There is no membarrier: both sides fence. Written once, before the first access. */
 static bool fence_always;
 static pthread_once_t fence_once = PTHREAD_ONCE_INIT;
 
 /* The page of barrier_by_page; NULL: none. */
 static _Atomic(uint32_t) *page;
-static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock page_lock;
 
 #define PAGE_BYTES 4096
 
@@ -50,11 +52,11 @@ static void fence_init(void)
 /* All CPUs that run us must forget what they know of the page, and are interrupted for that. */
 static void barrier_by_page(void)
 {
-	pthread_mutex_lock(&page_lock);
+	vb_lock(&page_lock);
 	mprotect((void *)page, PAGE_BYTES, PROT_READ | PROT_WRITE);
 	atomic_fetch_add(page, 1);
 	mprotect((void *)page, PAGE_BYTES, PROT_NONE);
-	pthread_mutex_unlock(&page_lock);
+	vb_unlock(&page_lock);
 }
 
 /* Every running thread of the process passes a full barrier before this returns. */

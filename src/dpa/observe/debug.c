@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/fork.h"
 
 struct watch {
 	uint64_t addr, len;
@@ -61,6 +62,13 @@ struct vb_dpa_debug {
 };
 
 static pthread_mutex_t debuggers = PTHREAD_MUTEX_INITIALIZER;
+
+static void debuggers_forked(void)
+{
+	pthread_mutex_init(&debuggers, NULL);
+}
+
+VB_STAGE(DEBUGGERS, .child = debuggers_forked);
 
 static struct debugged *debugged_of(const struct vb_dpa_process *process)
 {

@@ -35,6 +35,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/mask.h"
 
 #define PERIOD_DEFAULT 100003 /* a prime: loops seldom have a multiple of it */
 #define PERIOD_MAX     1000000000000ULL
@@ -65,6 +66,19 @@ struct samples {
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct samples *all;
 static unsigned int numbers;
+
+/* No handler of the program runs in a thread that has one of the two: exit() takes them, too. */
+static void sample_lock(pthread_mutex_t *lock, sigset_t *before)
+{
+	vb_signal_block(before);
+	pthread_mutex_lock(lock);
+}
+
+static void sample_unlock(pthread_mutex_t *lock, const sigset_t *before)
+{
+	pthread_mutex_unlock(lock);
+	vb_signal_unblock(before);
+}
 
 /* ---- the table, under lock ---- */
 
@@ -216,14 +230,16 @@ static int write_elf(struct samples *s, const char *dir, size_t len)
 
 static void sample_at_exit(void)
 {
-	pthread_mutex_lock(&all_lock);
+	sigset_t before;
+
+	sample_lock(&all_lock, &before);
 	for (struct samples *s = all; s; s = s->next) {
 		pthread_mutex_lock(&s->lock);
 		s->ended = true;
 		write_samples(s);
 		pthread_mutex_unlock(&s->lock);
 	}
-	pthread_mutex_unlock(&all_lock);
+	sample_unlock(&all_lock, &before);
 }
 
 /* The child may end, or begin processes of its own; threads that had the locks are not there. */
@@ -255,15 +271,16 @@ static unsigned int sample_look(struct samples *s, struct vb_dpa_thread *thread,
 	const struct vb_dpa_state *state = &thread->cpu.s;
 	uint64_t bias = s->process->program.bias;
 	unsigned int n = 0, found = 0;
+	sigset_t before;
 
 	if (s->inherited)
 		return 0;
 	addrs[0] = state->pc;
-	pthread_mutex_lock(&s->lock);
+	sample_lock(&s->lock, &before);
 	if (s->unwinder)
 		found = vb_unwinder_walk(s->unwinder, state, read_word, s->process, addrs + 1,
 					 CALLERS);
-	pthread_mutex_unlock(&s->lock);
+	sample_unlock(&s->lock, &before);
 	/* Between the end of a frame and the return compilers describe the frame that was. */
 	while (n < found && vb_text_holds(&s->process->text, addrs[1 + n] - 2))
 		n++;
@@ -277,13 +294,15 @@ static unsigned int sample_look(struct samples *s, struct vb_dpa_thread *thread,
 /* It was executed. */
 static void sample_keep(struct samples *s, const uint64_t *addrs, unsigned int n)
 {
+	sigset_t before;
+
 	if (s->inherited)
 		return;
-	pthread_mutex_lock(&s->lock);
+	sample_lock(&s->lock, &before);
 	sample_add(s, addrs, n);
 	if (vb_machine_ns() - s->written_at > WRITE_NS)
 		write_samples(s);
-	pthread_mutex_unlock(&s->lock);
+	sample_unlock(&s->lock, &before);
 }
 
 /*
@@ -362,6 +381,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 	const char *dir = vb_getenv("VERBATIM_DPA_PROFILE");
 	struct samples *s;
 	int err;
+	sigset_t before;
 
 	if (!dir || !*dir)
 		return 0;
@@ -373,7 +393,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 		return vb_elf_fail(error, -EINVAL,
 				   "VERBATIM_DPA_PROFILE_PERIOD=%s is not a number of instructions",
 				   vb_getenv("VERBATIM_DPA_PROFILE_PERIOD"));
-	pthread_mutex_lock(&all_lock);
+	sample_lock(&all_lock, &before);
 	if (!numbers && (atexit(sample_at_exit) || !vb_forks_are_watched()))
 		err = -ENOMEM;
 	else
@@ -382,7 +402,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 		s->next = all;
 		all = s;
 	}
-	pthread_mutex_unlock(&all_lock);
+	sample_unlock(&all_lock, &before);
 	if (err)
 		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_PROFILE=%s: %s", dir,
 				   strerror(-err));
@@ -394,10 +414,11 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 void vb_sample_end(struct vb_dpa_process *process)
 {
 	struct samples *s = process->samples, **link;
+	sigset_t before;
 
 	if (!s)
 		return;
-	pthread_mutex_lock(&all_lock);
+	sample_lock(&all_lock, &before);
 	for (link = &all; *link && *link != s; link = &(*link)->next)
 		;
 	if (*link) {
@@ -405,7 +426,7 @@ void vb_sample_end(struct vb_dpa_process *process)
 		s->ended = true;
 		write_samples(s);
 	}
-	pthread_mutex_unlock(&all_lock);
+	sample_unlock(&all_lock, &before);
 	if (s->unwinder)
 		vb_unwinder_close(s->unwinder);
 	for (size_t i = 0; i < s->room; i++)

@@ -91,6 +91,7 @@ void vb_patch_hide(struct vb_slot_doorbells *where)
 static void counts_forked(void)
 {
 	atomic_store_explicit(&showing, 0, memory_order_relaxed);
+	atomic_store_explicit(&shown, NULL, memory_order_relaxed); /* the parent's slot */
 }
 
 VB_STAGE(COUNTS, .child = counts_forked);

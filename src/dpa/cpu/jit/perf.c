@@ -4,6 +4,7 @@
  * looks for it. Anybody can make files in /tmp, so the file is made anew by us and never opened
  * through a link; all texts of the process are appended to that one file.
  */
+#include "base/lock.h"
 #include "base/log.h"
 #include "dpa/cpu/jit/code.h"
 
@@ -15,11 +16,11 @@
 
 /* The file that this process made; pid 0: none. A child of fork(2) makes its own. */
 static struct {
-	pthread_mutex_t lock;
+	struct vb_lock lock;
 	pid_t pid;
 	dev_t dev;
 	ino_t ino;
-} made = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} made;
 
 /* What an earlier process of this number left behind is ours to remove; anything else stays. */
 static void remove_old(const char *path)
@@ -64,7 +65,7 @@ static FILE *open_map(void)
 	int fd;
 
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
-	pthread_mutex_lock(&made.lock);
+	vb_lock(&made.lock);
 	if (made.pid == getpid()) {
 		fd = open_again(path);
 	} else {
@@ -75,7 +76,7 @@ static FILE *open_map(void)
 			made.ino = st.st_ino;
 		}
 	}
-	pthread_mutex_unlock(&made.lock);
+	vb_unlock(&made.lock);
 	file = fd < 0 ? NULL : fdopen(fd, "a");
 	if (!file) {
 		vb_warn("dpa: no names for profilers: %s: %s", path, strerror(errno));

@@ -34,6 +34,7 @@
 #include "host/fault.h"
 #include "host/heap.h"
 #include "base/log.h"
+#include "base/mask.h"
 #include "base/rcu.h"
 #include "base/barrier.h"
 #include "host/thread.h"
@@ -558,6 +559,19 @@ static int progress_start_thread(struct vb_fabric *fabric)
 
 /* --- start, stop, fork ------------------------------------------------------------------------ */
 
+/* No handler of the program runs in a thread that has the lock: one that forks would wait for it. */
+static void start_lock_take(sigset_t *before)
+{
+	vb_signal_block(before);
+	pthread_mutex_lock(&start_lock);
+}
+
+static void start_lock_give(const sigset_t *before)
+{
+	pthread_mutex_unlock(&start_lock);
+	vb_signal_unblock(before);
+}
+
 static void fabric_prepare(void)
 {
 	pthread_mutex_lock(&start_lock);
@@ -719,14 +733,15 @@ leave:
 int vb_fabric_start(struct vb_host *host, const struct vb_sink *sink)
 {
 	VB_NO_CANCEL;
+	sigset_t before;
 	int ret = 0;
 
-	pthread_mutex_lock(&start_lock);
+	start_lock_take(&before);
 	if (!host->fabric->users)
 		ret = progress_start(host, sink);
 	if (!ret)
 		host->fabric->users++;
-	pthread_mutex_unlock(&start_lock);
+	start_lock_give(&before);
 	if (!ret)
 		vb_born_start();
 	return ret;
@@ -734,7 +749,6 @@ int vb_fabric_start(struct vb_host *host, const struct vb_sink *sink)
 
 static void progress_stop(struct vb_fabric *fabric)
 {
-	links_linger(fabric);
 	vb_running_remove(fabric);
 	stop_thread(fabric);
 	links_stop(fabric, NULL);
@@ -747,13 +761,29 @@ static void progress_stop(struct vb_fabric *fabric)
 	atomic_fetch_add_explicit(&fabric->shown.epoch, 1, memory_order_relaxed);
 }
 
+/* Without the lock: it may take a second, in which handlers of the program run. The walk keeps the fabric. */
+static void linger(struct vb_fabric *fabric)
+{
+	for (struct vb_fabric *f = vb_running_begin(); f; f = vb_running_next(f))
+		if (f == fabric)
+			links_linger(f);
+	vb_running_end();
+}
+
 void vb_fabric_stop(struct vb_fabric *fabric)
 {
 	VB_NO_CANCEL;
-	pthread_mutex_lock(&start_lock);
+	sigset_t before;
+
+	start_lock_take(&before);
+	if (fabric->users == 1) {
+		start_lock_give(&before);
+		linger(fabric);
+		start_lock_take(&before);
+	}
 	if (fabric->users && !--fabric->users)
 		progress_stop(fabric);
-	pthread_mutex_unlock(&start_lock);
+	start_lock_give(&before);
 }
 
 /*

@@ -10,9 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "hosts_kit.h"
@@ -191,6 +193,7 @@ struct wire {
 	_Atomic bool readable;
 	uint32_t started, stopped, forked, watched;
 	int refuses; /* start() fails with this */
+	int raises;  /* start() and stop() are interrupted by this signal */
 };
 
 static struct wire *wire_of(struct vb_link *link)
@@ -283,6 +286,8 @@ static int wire_start(struct vb_link *link)
 
 	if (wire->refuses)
 		return wire->refuses;
+	if (wire->raises)
+		raise(wire->raises);
 	wire->started++;
 	return vb_link_watch(link, wire->fd);
 }
@@ -290,6 +295,8 @@ static int wire_start(struct vb_link *link)
 static void wire_stop(struct vb_link *link)
 {
 	wire_of(link)->stopped++;
+	if (wire_of(link)->raises)
+		raise(wire_of(link)->raises);
 	vb_link_unwatch(link, wire_of(link)->fd);
 }
 
@@ -416,6 +423,51 @@ static void forks(void)
 	close(wire[1].fd);
 }
 
+static unsigned int handler_forks;
+
+static void fork_in_handler(int sig)
+{
+	pid_t pid = fork();
+
+	(void)sig;
+	if (!pid)
+		_exit(0);
+	handler_forks++;
+	spawn_wait(pid);
+}
+
+static int start_and_stop(void)
+{
+	struct wire wire[2];
+	struct pair pair;
+
+	wires_make(wire, &pair);
+	wire[0].raises = SIGUSR1;
+	signal(SIGUSR1, fork_in_handler);
+	check_eq(vb_fabric_start(pair.host[0], &counting_sink), 0);
+	check_eq(handler_forks, 1);
+	vb_fabric_stop(pair.host[0]->fabric);
+	check_eq(handler_forks, 2);
+	return 0;
+}
+
+/* A handler forks in the middle of start and stop. Where that hangs, only another process can end it. */
+static void forks_in_start(void)
+{
+	pid_t pid = fork(), ended = 0;
+	int status = -1;
+
+	if (!pid)
+		_exit(start_and_stop());
+	for (int i = 0; i < 2000 && !ended; i++) {
+		ended = waitpid(pid, &status, WNOHANG);
+		usleep(10000);
+	}
+	if (!ended)
+		kill(pid, SIGKILL);
+	check(ended == pid && !status, "wait status %#x", status);
+}
+
 int main(void)
 {
 	spoiled();
@@ -423,5 +475,6 @@ int main(void)
 	descriptor();
 	refusal();
 	forks();
+	forks_in_start();
 	return 0;
 }

@@ -475,6 +475,7 @@ int main(void)
 {
 	char *text;
 
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
 	exits();
 	pipes();
 	text = apart(forked, 0);

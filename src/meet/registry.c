@@ -183,9 +183,14 @@ static void registry_remove_directory(struct vb_registry *registry)
 	vb_registry_unlock(registry, &before);
 }
 
+static bool registry_has_slot(const struct vb_registry *registry)
+{
+	return atomic_load_explicit(&registry->joined, memory_order_relaxed) == getpid();
+}
+
 bool vb_registry_is_joined(const struct vb_registry *registry)
 {
-	return registry->place.file && registry->self.pid == getpid();
+	return registry->place.file && registry_has_slot(registry);
 }
 
 void vb_registry_leave(struct vb_registry *registry)
@@ -203,7 +208,7 @@ void vb_registry_leave(struct vb_registry *registry)
 		registry_remove_directory(registry);
 	}
 	/* Files and mapping stay: at exit, the background thread may still be using them. */
-	registry->self.pid = 0;
+	atomic_store_explicit(&registry->joined, 0, memory_order_relaxed);
 }
 
 void vb_registry_close(struct vb_registry *registry)
@@ -220,7 +225,7 @@ void vb_registry_close(struct vb_registry *registry)
 
 int vb_registry_segment(const struct vb_registry *registry, struct vb_file *file)
 {
-	if (registry->self.pid != getpid())
+	if (!registry_has_slot(registry))
 		return -ESHUTDOWN;
 	if (!vb_file_is_open(&registry->segment)) {
 		vb_error("the program closed a descriptor of the card; it must close only its own");
@@ -235,7 +240,7 @@ int vb_registry_make_shown(const struct vb_registry *registry, struct vb_file *f
 	char name[VB_SLOT_NAME];
 	int fd;
 
-	if (registry->self.pid != getpid() || !vb_file_is_open(&registry->place.dir))
+	if (!registry_has_slot(registry) || !vb_file_is_open(&registry->place.dir))
 		return -ESHUTDOWN;
 	vb_slot_shown_name(name, registry->self.slot, registry->self.generation);
 	unlinkat(registry->place.dir.fd, name, 0);

@@ -59,6 +59,8 @@ struct vb_registry {
 	struct vb_file segment;                     /* its segment file */
 	struct vb_slot_lock slot_lock;              /* held as long as the host has its slot */
 	struct vb_slot_info self;
+	_Atomic pid_t
+		joined; /* the process that has the slot; 0: it left, at exit below other threads */
 	pthread_mutex_t
 		own_lock; /* among threads of this process: the file's lock is one for all */
 	char root[PATH_MAX];

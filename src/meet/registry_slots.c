@@ -111,6 +111,7 @@ static void slots_enter(struct vb_registry *registry, uint32_t index)
 	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
 	registry->self =
 		(struct vb_slot_info){ .slot = index, .generation = generation, .pid = getpid() };
+	atomic_store_explicit(&registry->joined, getpid(), memory_order_relaxed);
 	vb_patch_publish(&slot->doorbells);
 	atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 }

@@ -24,6 +24,7 @@
 #include "base/time.h"
 #include "control/ask/ask.h"
 #include "gdb/link.h"
+#include "host/signals.h"
 
 /* How long an exit waits for sessions to say good-bye. */
 #define FAREWELL_NS 2000000000u
@@ -75,6 +76,22 @@ static void answer_list(int fd)
 	pthread_mutex_unlock(&lock);
 	gdb_listen_answer(fd, entries ? 0 : -ENOMEM, entries, count);
 	free(entries);
+}
+
+/*
+ * By a thread of the program, whose handlers may exit or fork: both take the lock, so none runs while this thread
+ * has it.
+ */
+static void listen_take(sigset_t *before)
+{
+	vb_signal_block(before);
+	pthread_mutex_lock(&lock);
+}
+
+static void listen_give(const sigset_t *before)
+{
+	pthread_mutex_unlock(&lock);
+	vb_signal_unblock(before);
 }
 
 /* Under lock: the offer of a token, or the only one. 0 or -errno. */
@@ -326,6 +343,7 @@ static struct vb_gdb_offer *offer_new(const struct vb_gdb_offer_attr *attr)
 int vb_gdb_offer(const struct vb_gdb_offer_attr *attr, struct vb_gdb_offer **offer)
 {
 	struct vb_gdb_offer *o = offer_new(attr);
+	sigset_t before;
 	uint32_t key;
 	int err;
 
@@ -335,14 +353,14 @@ int vb_gdb_offer(const struct vb_gdb_offer_attr *attr, struct vb_gdb_offer **off
 	err = vb_ask_hold(&key);
 	if (err)
 		goto free_offer;
-	pthread_mutex_lock(&lock);
+	listen_take(&before);
 	err = draw_token(key, &o->entry.token);
 	if (!err) {
 		o->next = offers;
 		offers = o;
 		*offer = o;
 	}
-	pthread_mutex_unlock(&lock);
+	listen_give(&before);
 	if (!err)
 		return 0;
 	vb_ask_release();
@@ -368,15 +386,16 @@ void vb_gdb_offer_await(struct vb_gdb_offer *offer)
 int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 {
 	struct sockaddr_un to;
+	sigset_t before;
 	socklen_t len = vb_peer_address(&to, name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
 	char yes;
 
 	if (fd < 0)
 		return -errno;
-	pthread_mutex_lock(&lock);
+	listen_take(&before);
 	offer->awaited = true;
-	pthread_mutex_unlock(&lock);
+	listen_give(&before);
 	if (!len || connect(fd, (struct sockaddr *)&to, len))
 		err = len ? -errno : -EINVAL;
 	else if (!vb_peer_is_own(fd, NULL))
@@ -385,9 +404,9 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 		 !vb_peer_read(fd, &yes, sizeof(yes)))
 		err = -ECONNRESET;
 	if (err) {
-		pthread_mutex_lock(&lock);
+		listen_take(&before);
 		offer->awaited = false;
-		pthread_mutex_unlock(&lock);
+		listen_give(&before);
 	}
 	close(fd);
 	return err;
@@ -396,11 +415,12 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 void vb_gdb_offer_end(struct vb_gdb_offer *offer)
 {
 	struct vb_gdb_offer **at = &offers;
+	sigset_t before;
 	bool own; /* and not the parent's */
 
 	if (!offer)
 		return;
-	pthread_mutex_lock(&lock);
+	listen_take(&before);
 	while (*at && *at != offer)
 		at = &(*at)->next;
 	own = *at;
@@ -409,7 +429,7 @@ void vb_gdb_offer_end(struct vb_gdb_offer *offer)
 	end_session(offer, 0);
 	while (offer->busy)
 		pthread_cond_wait(&changed, &lock);
-	pthread_mutex_unlock(&lock);
+	listen_give(&before);
 	if (own)
 		vb_ask_release();
 	offer_free(offer);

@@ -27,6 +27,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "host/signals.h"
 #include "host/thread.h"
 
 enum {
@@ -432,8 +433,11 @@ static int listening_start(void)
 
 int vb_ask_hold(uint32_t *key)
 {
+	sigset_t before;
 	int err;
 
+	/* A handler of the program may exit or fork: both would wait for this lock. */
+	vb_signal_block(&before);
 	pthread_mutex_lock(&ask.lock);
 	/* The program has closed our socket: its thread will see that, and end. */
 	while (ask.listens && !vb_file_is_open(&ask.listener))
@@ -448,14 +452,19 @@ int vb_ask_hold(uint32_t *key)
 		*key = ask.key;
 	}
 	pthread_mutex_unlock(&ask.lock);
+	vb_signal_unblock(&before);
 	return err;
 }
 
 void vb_ask_release(void)
 {
+	sigset_t before;
+
+	vb_signal_block(&before);
 	pthread_mutex_lock(&ask.lock);
 	ask.held--;
 	pthread_mutex_unlock(&ask.lock);
+	vb_signal_unblock(&before);
 }
 
 void vb_ask_asked(void)

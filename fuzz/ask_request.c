@@ -19,7 +19,7 @@ static socklen_t address_len;
 
 static void serve(const struct vb_file *file, const char *words)
 {
-	vb_ask_answer(file->fd,
+	vb_ask_answer(file,
 		      strlen(words) < sizeof(((struct vb_ask_request *)0)->words) ? -EXDEV : 0, 0,
 		      words);
 }

@@ -80,8 +80,8 @@ int vb_card_close(struct vb_card *card)
 {
 	if (card_host_is_open(card))
 		return vb_refuse_busy("devices");
+	vb_card_end(card); /* no fork finds it any more */
 	vb_host_free(card->host);
-	vb_card_end(card);
 	munmap(container_of(card, struct opened, card), sizeof(struct opened));
 	return 0;
 }

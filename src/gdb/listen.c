@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <errno.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,14 +52,14 @@ static int (*_Atomic offer_all)(void); /* see vb_gdb_serve_tools() */
 
 /* ---- answers ---- */
 
-static bool gdb_listen_answer(int fd, int status, const struct vb_gdb_entry *entries,
-			      uint32_t count)
+static bool gdb_listen_answer(const struct vb_file *file, int status,
+			      const struct vb_gdb_entry *entries, uint32_t count)
 {
-	return vb_ask_answer(fd, status, count, NULL) &&
-	       vb_peer_write(fd, entries, count * sizeof(*entries));
+	return vb_ask_answer(file, status, count, NULL) &&
+	       vb_ask_write(file, entries, count * sizeof(*entries));
 }
 
-static void answer_list(int fd)
+static void answer_list(const struct vb_file *file)
 {
 	struct vb_gdb_entry *entries = NULL;
 	uint32_t count = 0;
@@ -74,7 +75,7 @@ static void answer_list(int fd)
 		entries[count++].waits = o->awaited && !o->attached;
 	}
 	pthread_mutex_unlock(&lock);
-	gdb_listen_answer(fd, entries ? 0 : -ENOMEM, entries, count);
+	gdb_listen_answer(file, entries ? 0 : -ENOMEM, entries, count);
 	free(entries);
 }
 
@@ -108,7 +109,7 @@ static int gdb_listen_find(uint64_t token, struct vb_gdb_offer **offer)
 }
 
 /* The file is copied, so that no offer has to wait for a tool that reads slowly. */
-static void answer_elf(int fd, uint64_t token)
+static void answer_elf(const struct vb_file *file, uint64_t token)
 {
 	struct vb_gdb_entry entry = { 0 };
 	struct vb_gdb_offer *offer;
@@ -126,8 +127,8 @@ static void answer_elf(int fd, uint64_t token)
 			err = -ENOMEM;
 	}
 	pthread_mutex_unlock(&lock);
-	if (gdb_listen_answer(fd, err, &entry, err ? 0 : 1) && !err)
-		vb_peer_write(fd, elf, entry.elf_len);
+	if (gdb_listen_answer(file, err, &entry, err ? 0 : 1) && !err)
+		vb_ask_write(file, elf, entry.elf_len);
 	free(elf);
 }
 
@@ -169,13 +170,13 @@ static void gdb_listen_attach(const struct vb_file *file, uint64_t token)
 		offer->busy = true;
 	pthread_mutex_unlock(&lock);
 	if (err) {
-		gdb_listen_answer(file->fd, err, NULL, 0);
+		gdb_listen_answer(file, err, NULL, 0);
 		return;
 	}
 	err = vb_dpa_debug_attach(offer->attr.process, &debug);
 	if (!err)
 		vb_dpa_debug_hold(debug);
-	if (gdb_listen_answer(file->fd, err, &offer->entry, err ? 0 : 1) && !err) {
+	if (gdb_listen_answer(file, err, &offer->entry, err ? 0 : 1) && !err) {
 		pthread_mutex_lock(&lock);
 		offer->attached = true;
 		pthread_cond_broadcast(&changed);
@@ -198,17 +199,22 @@ static void tool_serve(const struct vb_file *file, const char *words)
 	unsigned long long token = 0;
 	char request[8] = "";
 
+	/* Device memory of a program whose own memory its user may not read: with no more rights than a debugger of it. */
+	if (prctl(PR_GET_DUMPABLE) != 1) {
+		gdb_listen_answer(file, -EACCES, NULL, 0);
+		return;
+	}
 	sscanf(words, "%7s %llx", request, &token);
 	if (!strcmp(request, VB_GDB_OFFER) && all)
 		all(); /* what can be attached to afterwards is in the list */
 	if (!strcmp(request, VB_GDB_LIST) || !strcmp(request, VB_GDB_OFFER))
-		answer_list(file->fd);
+		answer_list(file);
 	else if (!strcmp(request, VB_GDB_ELF))
-		answer_elf(file->fd, token);
+		answer_elf(file, token);
 	else if (!strcmp(request, VB_GDB_ATTACH))
 		gdb_listen_attach(file, token);
 	else
-		gdb_listen_answer(file->fd, -EINVAL, NULL, 0);
+		gdb_listen_answer(file, -EINVAL, NULL, 0);
 }
 
 /* ---- fork and exit ---- */
@@ -258,7 +264,12 @@ static void tool_leave(int status)
 {
 	uint64_t until = vb_machine_ns() + FAREWELL_NS;
 
-	pthread_mutex_lock(&lock);
+	/* A handler of the program, or one of its fork handlers, exits in a thread that may have it. */
+	while (pthread_mutex_trylock(&lock)) {
+		if (vb_machine_ns() >= until)
+			return;
+		vb_pause_ns(FAREWELL_NS / 100);
+	}
 	for (struct vb_gdb_offer *o = offers; o; o = o->next)
 		end_session(o, status);
 	while (any_busy() &&

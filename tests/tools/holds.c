@@ -8,16 +8,20 @@
  *	cpu        print the milliseconds of processor time so far
  *	close      close mlx5_0, and
  *	open       open it again
+ *	closed in  end with the next system call that makes, names or accepts a socket
  *
  * With "race" it opens the device in several threads at a time instead, and each looks at the port.
  */
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../programs/common.h"
@@ -81,6 +85,22 @@ static int cpu_ms(void)
 		     (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1000);
 }
 
+static int close_in(void)
+{
+	static struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the number of the call */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bind, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept4, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	const struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
+
+	check_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
 static int obey(struct ibv_context **ctx, const char *line)
 {
 	if (!strcmp(line, "state\n"))
@@ -89,6 +109,8 @@ static int obey(struct ibv_context **ctx, const char *line)
 		return ibv_close_device(*ctx);
 	if (!strcmp(line, "open\n"))
 		return !(*ctx = device_open());
+	if (!strcmp(line, "closed in\n"))
+		return close_in();
 	if (!strcmp(line, "full\n"))
 		return take_descriptors();
 	if (!strcmp(line, "name\n"))

@@ -79,6 +79,15 @@ def check_stopped():
         check(program.do('state') == ACTIVE, 'done, though the command had given up')
 
 
+def check_closed_in():
+    """A program that ends where it makes a socket is not asked to make one."""
+    with Program() as program:
+        check(program.do('closed in') == 0, 'no filter')
+        said = inject('--pid', str(program.pid), 'mlx5_0', 'port', '1', 'down', code=1)
+        check('does not answer' in said, said)
+        check(program.do('state') == ACTIVE, 'done')
+
+
 def check_stopped_command():
     """A command that is stopped and goes on gets its answer."""
     with Program() as program:
@@ -176,6 +185,6 @@ def check_scripts():
         check(done.returncode > 0 and f'VERBATIM_INJECT: {script}: ' in done.stderr, f'{done.returncode}\n{done.stderr}')
 
 
-for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_no_device, check_stopped):
+for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_no_device, check_closed_in, check_stopped):
     test()
 print('ok')

@@ -38,7 +38,7 @@ static void echo_serve(const struct vb_file *file, const char *words)
 {
 	char byte;
 
-	if (!vb_ask_answer(file->fd, 0, (uint32_t)strlen(words), words))
+	if (!vb_ask_answer(file, 0, (uint32_t)strlen(words), words))
 		return;
 	vb_peer_patience(file->fd, 0);
 	while (vb_peer_read(file->fd, &byte, 1) && vb_peer_write(file->fd, &byte, 1))
@@ -51,7 +51,7 @@ static void turn_serve(const struct vb_file *file, const char *words)
 	atomic_fetch_add(&served, 1);
 	sem_post(&entered);
 	sem_wait(&go_on);
-	vb_ask_answer(file->fd, -EBUSY, 0, "my turn is over");
+	vb_ask_answer(file, -EBUSY, 0, "my turn is over");
 }
 
 static _Atomic int *left; /* shared with children */
@@ -539,6 +539,25 @@ static void test_exit_with_a_connection(void **state)
 	key = mine;
 }
 
+/* A child that no handler of forks saw exits: to the debuggers of its parent that means nothing. */
+static void test_exit_of_a_raw_child(void **state)
+{
+	struct vb_ask_answer answer;
+	int fd = ask("echo", "", &answer);
+	pid_t child;
+
+	assert_true(fd >= 0);
+	atomic_store(left, -1);
+	fflush(NULL);
+	child = _Fork();
+	if (!child)
+		exit(STATUS);
+	child_end(child, STATUS);
+	assert_int_equal(atomic_load(left), -1);
+	assert_true(echoes(fd));
+	close(fd);
+}
+
 /* A program that is asked while it forks, again and again: all answers come, and no child hangs. */
 static void *ask_for_long(void *arg)
 {
@@ -599,6 +618,7 @@ int main(void)
 		cmocka_unit_test(test_socket_that_the_program_closes),
 		cmocka_unit_test(test_fork_with_a_connection),
 		cmocka_unit_test(test_exit_with_a_connection),
+		cmocka_unit_test(test_exit_of_a_raw_child),
 		cmocka_unit_test(test_forks_while_asked),
 	};
 

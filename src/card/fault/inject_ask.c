@@ -37,7 +37,7 @@ static void inject_serve(const struct vb_file *file, const char *line)
 	char words[WORDS] = "";
 	int ret = apply_line(vb_card_program(), line, words, sizeof(words));
 
-	vb_ask_answer(file->fd, ret, 0, words);
+	vb_ask_answer(file, ret, 0, words);
 }
 
 /* One at a time: a fault may wait for a peer that is stopped in the middle of a copy. */

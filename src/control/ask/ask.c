@@ -27,6 +27,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "host/fault.h"
 #include "host/signals.h"
 #include "host/thread.h"
 
@@ -56,6 +57,7 @@ static struct {
 	bool listens;      /* there is a thread at it */
 	bool asked;        /* since that thread last found nothing to do */
 	bool exits;        /* call us */
+	pid_t pid;         /* whose connections these are; 0: there were none yet */
 	unsigned int held; /* vb_ask_hold() */
 	uint32_t key;      /* 0: not drawn yet */
 	uint64_t connections;
@@ -80,11 +82,23 @@ static struct vb_ask_answer answer_make(int status, uint32_t count, const char *
 	return answer;
 }
 
-bool vb_ask_answer(int fd, int status, uint32_t count, const char *words)
+bool vb_ask_write(const struct vb_file *file, const void *from, size_t len)
+{
+	char *at = (char *)from;
+
+	/* A peer may take its time, and the program have a file of its own under the number by then. */
+	while (len)
+		if (!vb_file_is_open(file) ||
+		    !vb_peer_advance(send(file->fd, at, len, MSG_NOSIGNAL), &at, &len))
+			return false;
+	return true;
+}
+
+bool vb_ask_answer(const struct vb_file *file, int status, uint32_t count, const char *words)
 {
 	struct vb_ask_answer answer = answer_make(status, count, words);
 
-	return vb_peer_write(fd, &answer, sizeof(answer));
+	return vb_ask_write(file, &answer, sizeof(answer));
 }
 
 /* By the listening thread: an answer fits into an empty socket. */
@@ -224,13 +238,11 @@ static void place_read(struct place *place)
 		place_begin(place);
 }
 
-/* Of one that has just connected; NULL after its end. */
+/* Under lock: of one that has just connected; NULL after its end. */
 static struct place *place_take(int fd)
 {
-	struct place *place;
+	struct place *place = place_oldest(FREE, NULL);
 
-	pthread_mutex_lock(&ask.lock);
-	place = place_oldest(FREE, NULL);
 	if (!place) {
 		place = place_oldest(READING, NULL);
 		if (place)
@@ -247,27 +259,30 @@ static struct place *place_take(int fd)
 		place->quiet = 0;
 		place->got = 0;
 	}
-	pthread_mutex_unlock(&ask.lock);
 	return place;
 }
 
 /* 0, or -errno: of a program without descriptors the peer stays, and poll() would not wait. */
 static int peer_accept(const struct vb_file *file)
 {
-	int fd = vb_file_above_stdio(accept4(file->fd, NULL, NULL, SOCK_CLOEXEC));
-	struct place *place;
+	struct place *place = NULL;
+	int fd, ret = 0;
 
-	if (fd < 0)
-		return -errno;
-	if (!vb_peer_is_own(fd, NULL)) {
+	/* A fork waits for the lock: its child closes the connections that have a place, and there are no others. */
+	pthread_mutex_lock(&ask.lock);
+	fd = vb_file_above_stdio(accept4(file->fd, NULL, NULL, SOCK_CLOEXEC));
+	if (fd < 0) {
+		ret = -errno;
+	} else if (!vb_peer_is_own(fd, NULL)) {
 		answer_at_once(fd, -EPERM);
 		close(fd);
-		return 0;
+	} else {
+		place = place_take(fd);
 	}
-	place = place_take(fd);
+	pthread_mutex_unlock(&ask.lock);
 	if (place)
 		place_read(place);
-	return 0;
+	return ret;
 }
 
 /* Nothing came for QUIET_MS, or could be taken: false where the thread has nothing left to do. */
@@ -367,13 +382,19 @@ static void ask_forked(void)
 	ask.listens = ask.asked = false;
 	ask.held = 0;
 	ask.key = 0;
+	ask.pid = getpid();
 }
 
 VB_STAGE(ASK, .prepare = ask_prepare, .parent = ask_parent, .child = ask_forked);
 
-/* No lock, which the thread that exits in a signal handler may have. */
+/*
+ * No lock, which the thread that exits in a signal handler may have. Children of _Fork() and clone() exit, too, and
+ * have the connections of their parent.
+ */
 static void ask_at_exit(int status, void *arg)
 {
+	if (ask.pid != getpid())
+		return;
 	for (struct vb_ask_service *s = table_first(); s; s = s->next)
 		if (s->leave)
 			s->leave(status);
@@ -418,6 +439,9 @@ static int listening_start(void)
 
 	if (ask.listens)
 		return 0;
+	/* After a filter of system calls, to open a socket may end the program. */
+	if (vb_fault_is_closing_in())
+		return -EPERM;
 	while (!ask.key)
 		if (getrandom(&ask.key, sizeof(ask.key), 0) != sizeof(ask.key))
 			return -EAGAIN;
@@ -426,6 +450,7 @@ static int listening_start(void)
 		return err;
 	err = vb_thread_start(NULL, &vb_thread_detached, listening_main, NULL);
 	ask.listens = !err;
+	ask.pid = getpid();
 	if (err)
 		vb_file_close(&ask.listener);
 	return err;
@@ -471,7 +496,7 @@ void vb_ask_asked(void)
 {
 	int err;
 
-	if (pthread_mutex_trylock(&ask.lock))
+	if (vb_fault_is_closing_in() || pthread_mutex_trylock(&ask.lock))
 		return;
 	ask.asked = true;
 	err = listening_start();

@@ -14,7 +14,8 @@ enum {
 	TOOL_MS = 10000, /* for a program that does not answer: one that is stopped never does */
 	RETRY_MS = 5,
 	WAKE_AGAIN_MS = 200,
-	TRIES = 3, /* a program that was not asked for a while may close its socket just then */
+	BUSY_MS = 500, /* for a socket that many wait for, and that may be of another user */
+	TRIES = 3,     /* a program that was not asked for a while may close its socket just then */
 };
 
 struct listener {
@@ -118,7 +119,7 @@ static int process_connect(struct vb_ask_process *process)
 			process->pid = a.pid;
 			return a.fd;
 		}
-		if (!process->wake && a.fd != -EAGAIN)
+		if (!process->wake && (a.fd != -EAGAIN || ms >= BUSY_MS))
 			return a.fd == -ECONNREFUSED ? -ENOENT : a.fd;
 		err = process->wake && ms % WAKE_AGAIN_MS == 0 ? process->wake(process->arg) : 0;
 		if (err)

@@ -40,6 +40,8 @@ const char *gdb_reason(int err)
 		return "a debugger is attached to it already";
 	case EPERM:
 		return "the program belongs to another user: only its owner may debug it";
+	case EACCES:
+		return "the program lets no debugger in (PR_SET_DUMPABLE, or it changed its user)";
 	case ECONNRESET:
 	case ECONNREFUSED:
 		return "the program has ended";

@@ -79,7 +79,7 @@ struct vb_link_ops {
 	uint32_t (*poll)(struct vb_link *link, bool thorough);
 	/*
 	 * Whether poll() would find something, for a thread that is about to sleep: a sender that publishes a
-	 * packet after this look wakes it (barrier.h, or a descriptor).
+	 * packet after this look wakes it (barrier.h, or a descriptor). In a read section.
 	 */
 	enum vb_link_left (*pending)(struct vb_link *link);
 	/* NULL, or: in the background thread, outside of read sections, where waiting is allowed. */

@@ -127,11 +127,14 @@ static enum vb_link_left links_left(struct vb_fabric *fabric)
 {
 	enum vb_link_left left = VB_LEFT_NOTHING;
 
+	/* A poller may have noticed that a peer is gone, and frees its rings. */
+	vb_read_lock();
 	for (struct vb_link *link = fabric->receivers; link; link = link->next_receiver) {
 		enum vb_link_left one = link->ops->pending(link);
 
 		left = one > left ? one : left;
 	}
+	vb_read_unlock();
 	return left;
 }
 

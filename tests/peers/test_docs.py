@@ -54,6 +54,22 @@ def compare(name, documented, said):
         position = match.end()
 
 
+def tools(folder):
+    """Where `verbatim` is. With a sanitizer its run-time must be the first library of what that starts. gdb hangs with it."""
+    staged = os.path.join(peers.stage(), 'bin')
+    preload = peers.sanitizer(peers.stage())
+    if not preload:
+        return staged
+    wrapper = os.path.join(folder, 'sanitized', 'verbatim')
+    os.mkdir(os.path.dirname(wrapper))
+    with open(wrapper, 'w', encoding='utf-8') as script:
+        script.write('#!/bin/sh\nexport ASAN_OPTIONS=detect_leaks=0\n'
+                     f'[ "$1" = gdb ] || exec env LD_PRELOAD={preload} {staged}/verbatim "$@"\n'
+                     f'exec {staged}/verbatim "$@"\n')
+    os.chmod(wrapper, 0o755)
+    return f'{os.path.dirname(wrapper)}:{staged}'
+
+
 def run_blocks(path, folder):
     """Run a document's sh blocks; each leaves its output between two marks."""
     with open(path, encoding='utf-8') as text:
@@ -74,7 +90,7 @@ def run_blocks(path, folder):
     if not documented:
         return
     env = peers.bare_env(HOME=folder, PKG_CONFIG_PATH=os.path.join(peers.stage(), 'lib', 'pkgconfig'))
-    env['PATH'] = os.path.join(peers.stage(), 'bin') + ':' + env['PATH']
+    env['PATH'] = tools(folder) + ':' + env['PATH']
     os.symlink(os.path.join(TOP, 'docs'), os.path.join(folder, 'docs'))
     shutil.copytree(os.path.join(TOP, 'samples'), os.path.join(folder, 'samples'))  # they are built where they lie
     done = subprocess.run(['bash', '-c', '\n'.join(script)], cwd=folder, env=env, stdout=subprocess.PIPE,

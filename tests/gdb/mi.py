@@ -80,6 +80,7 @@ class Gdb:
         self.stops = []
         threading.Thread(target=self.read, daemon=True).start()
         self.command('-gdb-set mi-async on')  # commands are read while the program runs, too
+        self.command('-gdb-set remotetimeout 60')  # a busy machine may be slow
 
     def read(self):
         for line in self.process.stdout:

@@ -540,7 +540,9 @@ def check_rdma_order(host):
     """A program that answers each message: its messages are written between those of the other."""
     port = peers.Port()
     dump = Dump(host, 'mlx5_0', '--rdma', '-w', host.path('order.pcap'), 'udp', 'port', '4791')
-    argv = [VERBATIM, 'run', '--', 'stdbuf', '-oL', 'ibv_rc_pingpong', '-d', 'mlx5_0', '-g', '1', '-s', '64', '-n', '200',
+    runtime = peers.sanitizer(peers.stage()) or ''
+    before = ['env', f'LD_PRELOAD={runtime}'] if 'libtsan' in runtime else []  # as in peers.World
+    argv = [*before, VERBATIM, 'run', '--', 'stdbuf', '-oL', 'ibv_rc_pingpong', '-d', 'mlx5_0', '-g', '1', '-s', '64', '-n', '200',
             '-p', str(port.number)]
     server = host.popen(*argv)
     peers.poll_until(lambda: port.listening() or server.poll() is not None, SECONDS, 'ibv_rc_pingpong: listening')

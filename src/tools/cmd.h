@@ -63,6 +63,8 @@ void tools_command_of(pid_t pid, char *name, size_t size);
  * ends the program with a message and exit code 1.
  */
 void tools_guard_stdio(void);
+/* Standard output has just failed (errno): what that message then says, whatever is called before the end. */
+void tools_stdout_failed(void);
 
 /*
  * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives

@@ -11,13 +11,21 @@
 
 #include "tools/cmd.h"
 
+static int
+	stdout_error; /* why standard output failed, where that was noticed before the end; 0: it was not */
+
+void tools_stdout_failed(void)
+{
+	stdout_error = errno;
+}
+
 /* Output that was lost is a failure, the help text included. */
 static void flush_at_exit(void)
 {
 	if (!ferror(stdout) && !fflush(stdout))
 		return;
 	fprintf(stderr, "%s: standard output: %s\n", program_invocation_short_name,
-		strerror(errno));
+		strerror(stdout_error ? stdout_error : errno));
 	fflush(stderr);
 	_exit(1);
 }

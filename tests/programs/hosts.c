@@ -159,7 +159,7 @@ struct ibv_context *hosts_open_device(const char *name)
 
 /* --- second sides -------------------------------------------------------------------------------- */
 
-int main(int argc, char **argv);
+__attribute__((weak)) int main(int argc, char **argv); /* a plug-in has none, and no second side */
 
 bool hosts_is_side(void)
 {

@@ -165,7 +165,8 @@ static int write_frame(struct dump *d, const struct queued *q)
 		return 0;
 	if (d->dumper && strcmp(d->file, "-"))
 		fprintf(stderr, "%s: %s: %s\n", who, d->file, strerror(errno));
-	/* else the message comes at exit */
+	else
+		tools_stdout_failed(); /* the message comes at exit */
 	return 1;
 }
 

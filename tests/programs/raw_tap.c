@@ -190,6 +190,28 @@ static void until_carried(const struct peer *p, int socket, uint32_t number)
 	}
 }
 
+/*
+ * What the kernel sends comes in. It opens the way out of an interface some time after there is a carrier, and drops
+ * frames until then. The numbers are gone afterwards.
+ */
+static void until_heard(const struct peer *a, const struct peer *b, int socket, uint32_t number)
+{
+	struct pollfd heard = { .fd = a->fd, .events = POLLIN };
+	uint32_t got = UINT32_MAX, last = number;
+	uint8_t f[LEN];
+
+	for (int i = 0; i < TRIES && !(heard.revents & POLLIN); i++) {
+		last = number + (uint32_t)i;
+		make_numbered(f, last);
+		if (send(socket, f, LEN, 0) == LEN)
+			poll(&heard, 1, 20);
+	}
+	while (got != last)
+		msg_recv(a->fd, &got, sizeof(got));
+	for (got = UINT32_MAX; got != last;)
+		msg_recv(b->fd, &got, sizeof(got));
+}
+
 static void run_command(const char *command)
 {
 	if (system(command)) /* a test of its own namespace, constant commands */
@@ -246,6 +268,7 @@ static void carrying(void)
 	socket = open_socket();
 	until_carried(&a, socket, 1);
 	b = start();
+	until_heard(&a, &b, socket, 0x30000);
 	once(&a, &b, socket);
 	ping();
 	/* The one that carries is killed, or ends: the other takes over. */
@@ -260,6 +283,7 @@ static void carrying(void)
 	until_carried(&b, socket, 100);
 	ping();
 	a = start();
+	until_heard(&a, &b, socket, 0x40000);
 	once(&a, &b, socket);
 	close(socket);
 	/* The interface goes. Hosts may make interfaces here, so one of them makes it again. */
@@ -271,6 +295,7 @@ static void carrying(void)
 	until_carried(&a, socket, 1000);
 	usleep(50000);
 	drain(&b); /* what it overheard */
+	until_heard(&a, &b, socket, 0x50000);
 	once(&a, &b, socket);
 	ping();
 	close(socket);

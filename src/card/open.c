@@ -19,8 +19,7 @@ struct opened {
 };
 
 /* config NULL: the configuration of the process. */
-static int card_host_configure(struct opened *new, const char *config, char *words,
-			       unsigned int size)
+static int opened_configure(struct opened *new, const char *config, char *words, unsigned int size)
 {
 	const struct vb_config *own;
 
@@ -46,7 +45,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 		snprintf(words, size, "no memory for a card");
 		return -ENOMEM;
 	}
-	ret = card_host_configure(new, config, words, size);
+	ret = opened_configure(new, config, words, size);
 	if (!ret) {
 		ret = vb_host_make(&host);
 		if (ret)
@@ -64,7 +63,7 @@ int vb_card_open(const char *config, struct vb_card **card, char *words, unsigne
 	return 0;
 }
 
-static bool card_host_is_open(struct vb_card *card)
+static bool opened_has_devices(struct vb_card *card)
 {
 	bool open;
 
@@ -78,7 +77,7 @@ static bool card_host_is_open(struct vb_card *card)
 
 int vb_card_close(struct vb_card *card)
 {
-	if (card_host_is_open(card))
+	if (opened_has_devices(card))
 		return vb_refuse_busy("devices");
 	vb_card_end(card); /* no fork finds it any more */
 	vb_host_free(card->host);

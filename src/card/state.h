@@ -224,7 +224,7 @@ struct vb_card *vb_card_begun(void);
 void vb_card_begin(struct vb_card *card, struct vb_host *host);
 /* It has its adapters: from here on it is one of those that a fork resets in the child. */
 void vb_card_join(struct vb_card *card);
-/* It is none of them any more, and what it has allocated goes, once none of its devices is open. */
+/* All devices of the card are closed: it leaves the list of cards, and what it has allocated is freed. */
 void vb_card_end(struct vb_card *card);
 /* In a forked child: call it for each card of the process, whether its host runs or not. */
 void vb_cards_each(void (*call)(struct vb_card *card));

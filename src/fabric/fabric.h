@@ -297,7 +297,7 @@ void vb_frame_listen(struct vb_fabric *fabric, uint32_t use);
 /*
  * Whether a frame of a queue may be sent, inside a read section: each process that receives has room for
  * it, or has taken nothing for so long that it is not waited for any more. Where not, there will be
- * progress when there is room. Nobody waits for a process that only sniffs.
+ * progress when there is room. A process that only sniffs is not waited for.
  *
  * The room is kept for the caller, among threads that ask, until vb_frame_sent().
  */

@@ -63,6 +63,8 @@ void tools_command_of(pid_t pid, char *name, size_t size);
  * ends the program with a message and exit code 1.
  */
 void tools_guard_stdio(void);
+/* Names and answers are the choice of the program that is asked, and a terminal might obey them: changes text. */
+const char *tools_printable(char *text);
 /* Standard output has just failed (errno): what that message then says, whatever is called before the end. */
 void tools_stdout_failed(void);
 

@@ -106,15 +106,6 @@ static bool tools_inject_join(char **words, char line[VB_INJECT_LINE + 1])
 	return !ret;
 }
 
-/* Names and answers are the program's own choice; a terminal might obey them. */
-static const char *printable(char *text)
-{
-	for (char *p = text; *p; p++)
-		if (*p < 0x20 || *p >= 0x7f)
-			*p = '?';
-	return text;
-}
-
 static void tools_inject_ask(struct round *round, pid_t pid, bool alone)
 {
 	struct vb_ask_process program = { .pid = pid, .wake = tools_wake, .arg = &pid };
@@ -135,11 +126,11 @@ static void tools_inject_ask(struct round *round, pid_t pid, bool alone)
 	tools_command_of(pid, command, sizeof(command));
 	if (ret < 0) {
 		round->failed++;
-		fprintf(stderr, "%s: %d %s: %s\n", who, (int)pid, printable(command),
-			printable(answer.words));
+		fprintf(stderr, "%s: %d %s: %s\n", who, (int)pid, tools_printable(command),
+			tools_printable(answer.words));
 	} else {
 		round->done++;
-		printf("%d %s: %s\n", (int)pid, printable(command), round->line);
+		printf("%d %s: %s\n", (int)pid, tools_printable(command), round->line);
 	}
 }
 

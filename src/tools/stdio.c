@@ -11,8 +11,16 @@
 
 #include "tools/cmd.h"
 
-static int
-	stdout_error; /* why standard output failed, where that was noticed before the end; 0: it was not */
+const char *tools_printable(char *text)
+{
+	for (char *p = text; *p; p++)
+		if (*p < 0x20 || *p >= 0x7f)
+			*p = '?';
+	return text;
+}
+
+/* Why standard output failed, where that was noticed before the end; 0: it was not. */
+static int stdout_error;
 
 void tools_stdout_failed(void)
 {

@@ -216,7 +216,7 @@ void vb_accel_put(struct accel *accel)
 		/* Before the next one of the adapter begins: a program has one entry for an adapter. */
 		vb_eus_user_end(accel->eus);
 		accel->eus = NULL;
-		/* A forked child's list has none of the parent's. */
+		/* In a forked child the list has no accelerator of the parent. */
 		while (*link && *link != accel)
 			link = &(*link)->next;
 		if (*link)

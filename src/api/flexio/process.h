@@ -302,7 +302,7 @@ bool vb_outbox_config(struct guest *guest, uint64_t id);
 bool vb_outbox_extend(struct guest *guest, uint64_t device_id);
 bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi);
 
-/* ---- ecalls.c ---------------------------------------------------------------------------------- */
+/* ---- ecalls.c -------------------------------------------------------------------------------- */
 
 extern const struct vb_dpa_ops vb_rtos_ops;
 /*

@@ -29,6 +29,7 @@
  * leaves them alone.
  */
 #include "api/flexio/stream.h"
+#include "api/flexio/stream_lock.h"
 #include "base/fork.h"
 
 #include <stdio.h>
@@ -82,51 +83,6 @@ struct flexio_msg_stream {
 	pthread_t thread;
 	bool has_thread;
 };
-
-/* ---- locks ---- */
-
-/*
- * The locks that this thread has, from before it takes one until after it has given it back. libc's own
- * note of a lock's owner is late by some instructions on either side, in which a signal may come.
- */
-enum { LOCKS_MAX = 8 }; /* three, and three more in a handler that exits */
-
-static _Thread_local struct {
-	pthread_mutex_t *volatile lock[LOCKS_MAX];
-	volatile unsigned int count;
-} locked __attribute__((tls_model("initial-exec")));
-
-/* This thread has it, below the signal handler in which it exits. */
-static bool stream_has(const pthread_mutex_t *lock)
-{
-	for (unsigned int i = 0; i < locked.count && i < LOCKS_MAX; i++)
-		if (locked.lock[i] == lock)
-			return true;
-	return false;
-}
-
-/* False: this thread has it already. */
-static bool stream_lock(pthread_mutex_t *lock)
-{
-	unsigned int count = locked.count;
-
-	if (stream_has(lock))
-		return false;
-	/* More than that: the program's handlers left us by jumps, with locks that stay. */
-	if (count < LOCKS_MAX)
-		locked.lock[count] = lock;
-	locked.count = count + 1;
-	atomic_signal_fence(memory_order_seq_cst);
-	pthread_mutex_lock(lock);
-	return true;
-}
-
-static void stream_unlock(pthread_mutex_t *lock)
-{
-	pthread_mutex_unlock(lock);
-	atomic_signal_fence(memory_order_seq_cst);
-	locked.count--;
-}
 
 /* ---- the ring, under lock ---- */
 
@@ -402,7 +358,7 @@ static void *stream_thread(void *arg)
 
 /* One record. -EAGAIN: no room, and not a mode that makes some; -EFAULT: the text is gone. */
 static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
-		      struct vb_dpa_view text, size_t len, bool settles)
+		      struct vb_dpa_view text, size_t len, bool lent)
 {
 	uint32_t total = (uint32_t)(prefix_len + len);
 	uint64_t start;
@@ -430,7 +386,7 @@ static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t pr
 	/* In batch mode the first message starts the clock, the half full ring ends it. */
 	wake = s->sleeping && (s->records == 1 || enough(s));
 	/* Waking a thread costs more than writing; a lent thread is about to write anyway. */
-	wake = wake && !(settles && s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
+	wake = wake && !(lent && s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
 	stream_unlock(&s->lock);
 	if (wake)
 		pthread_cond_signal(&s->filled);

@@ -19,7 +19,7 @@
  * that it sends or receives. A MAC is forgotten when another one needs its place, and has moved when it
  * is seen on another port; time plays no part.
  *
- * A port with a TAP (tap.c) has a cable of its own, with nobody else on it.
+ * A port with a TAP (tap.c) has a cable of its own, on which no other port hangs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ void vb_cable_forked(struct vb_card *card)
 	atomic_store_explicit(&card->cable.captures, NULL, memory_order_relaxed);
 }
 
-/* --- captures ----------------------------------------------------------------------------------- */
+/* --- captures --------------------------------------------------------------------------------- */
 
 enum { OLDEST_S = 60 }; /* of times that are believed: a stopped capture reads late */
 

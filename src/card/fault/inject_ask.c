@@ -54,7 +54,6 @@ struct script {
 	struct vb_inject *faults;
 	int count, next;
 	uint64_t start; /* ns */
-	pid_t pid;
 };
 
 static void run_due(struct script *script, uint64_t elapsed)
@@ -120,8 +119,8 @@ static int begin_script(struct vb_card *card, const char *file)
 }
 
 /*
- * What holds from the start is carried out before anybody sees the card: who opens one meanwhile waits.
- * After a failure the next one tries again.
+ * Faults of the script that are due at its start are carried out before ibv_open_device() returns, in every
+ * thread that calls it. After a failure the next call tries again.
  */
 int vb_inject_begin(struct vb_card *card)
 {

@@ -261,7 +261,7 @@ struct vb_codec {
 	void (*completion)(void *cqe, const struct vb_completion *completion, bool owner);
 	/* Write the last CQE of a ring that is replaced; NULL: the format has none. */
 	void (*moved)(void *cqe, uint8_t turn, bool owner);
-	/* Where a doorbell page combines stores: its BlueFlame register. Size 0: it has none. */
+	/* The BlueFlame register of a doorbell page, where stores are combined. Size 0: there is no such register. */
 	uint16_t combined_at, combined_size;
 	/* What a store of size bytes at an offset of a doorbell page rings: the number of bells. */
 	unsigned int (*doorbell)(size_t offset, const void *data, size_t size,

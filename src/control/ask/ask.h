@@ -46,7 +46,7 @@ VB_PUBLIC void vb_ask_serve(struct vb_ask_service *service);
 /* Answer, with these words or none (NULL). False: the peer has gone. */
 VB_PUBLIC bool vb_ask_answer(const struct vb_file *file, int status, uint32_t count,
 			     const char *words);
-/* The same of bytes that follow the answer: all of them, as long as the file is ours. */
+/* Send bytes behind the answer. False: the peer has gone, or the program has closed the connection. */
 VB_PUBLIC bool vb_ask_write(const struct vb_file *file, const void *from, size_t len);
 
 /* Listen until it is released as often as it is held. 0 and the program's key, or -errno. */

@@ -64,7 +64,7 @@ static int listener_each(bool (*visit)(void *arg, const struct listener *listene
 struct attempt {
 	const struct vb_ask_process *process;
 	unsigned long long space; /* of this tool */
-	pid_t pid;                /* who is at the other end */
+	pid_t pid;                /* of the process that listens, as the kernel says */
 	int fd;                   /* or -errno */
 };
 

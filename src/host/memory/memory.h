@@ -250,7 +250,7 @@ long memory_switch_stack(long (*call)(void *arg), void *arg, char *top);
  */
 long memory_call_beside(long (*call)(void *arg), void *arg);
 
-/* --- fork_copy.c ----------------------------------------------------------------------------------- */
+/* --- fork_copy.c ------------------------------------------------------------------------------ */
 
 /* Have our handlers first of all handlers of fork. */
 void memory_watch_forks(void);

@@ -4,7 +4,6 @@
  * with a debugger on its device code.
  */
 #include <argp.h>
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -107,21 +106,9 @@ static const struct argp_option options[] = {
 /* ---- what there is ---- */
 
 /* Print a program's device processes, under a title. */
-/* What a program says of itself, and a terminal would obey. */
-static const char *printable(const char *text, char *shown, size_t size)
+static void print_entries(pid_t pid, struct vb_gdb_entry *entries, int count, bool *titled)
 {
-	size_t n = 0;
-
-	for (; n + 1 < size && text[n]; n++)
-		shown[n] = isprint((unsigned char)text[n]) ? text[n] : '?';
-	shown[n] = '\0';
-	return shown;
-}
-
-static void print_entries(pid_t pid, const struct vb_gdb_entry *entries, int count, bool *titled)
-{
-	char command[32], adapter[sizeof(entries->adapter)], process[sizeof(entries->process)],
-		app[sizeof(entries->app)];
+	char command[32];
 
 	if (count > 0 && !*titled)
 		printf("%8s %-15s  %-18s  %-8s  %-9s  %s\n", "PID", "COMMAND", "TOKEN", "ADAPTER",
@@ -130,13 +117,12 @@ static void print_entries(pid_t pid, const struct vb_gdb_entry *entries, int cou
 	tools_command_of(pid, command, sizeof(command));
 	for (int i = 0; i < count; i++)
 		printf("%8d %-15s  0x%016" PRIx64 "  %-8s  %-9s  %s (%s)\n", (int)pid,
-		       printable(command, command, sizeof(command)), entries[i].token,
-		       printable(entries[i].adapter, adapter, sizeof(adapter)),
+		       tools_printable(command), entries[i].token,
+		       tools_printable(entries[i].adapter),
 		       entries[i].attached ? "attached"
 		       : entries[i].waits  ? "awaited"
 					   : "-",
-		       printable(entries[i].process, process, sizeof(process)),
-		       printable(entries[i].app, app, sizeof(app)));
+		       tools_printable(entries[i].process), tools_printable(entries[i].app));
 }
 
 /* Those of all programs that listen. A program that does not is not woken. */

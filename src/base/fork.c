@@ -39,7 +39,7 @@ static _Thread_local struct {
 	bool early;       /* that handler has called us in the child, which is reset already */
 	unsigned int out; /* calls of that handler that are under way, one in the other */
 	pid_t pid;        /* of the parent */
-	sigset_t mask;               /* before it began */
+	sigset_t mask;    /* before it began */
 	uint8_t prepared[VB_STAGES]; /* a bit for each place whose prepare was called */
 } forking __attribute__((tls_model("initial-exec")));
 
@@ -168,7 +168,8 @@ void vb_fork_step_in(void)
 static _Atomic bool watched;
 
 /* What pthread_atfork() calls, with the library that the handlers are of. */
-int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+		      void *library);
 
 /*
  * With the first row, which is libverbatim's: while this library is loaded, and by one thread.
@@ -183,8 +184,7 @@ static void forks_watch(void)
 
 	if (!atomic_exchange_explicit(&begun, true, memory_order_relaxed))
 		atomic_store_explicit(
-			&watched,
-			!__register_atfork(fork_prepare, fork_parent, fork_child, NULL),
+			&watched, !__register_atfork(fork_prepare, fork_parent, fork_child, NULL),
 			memory_order_relaxed);
 }
 

@@ -75,7 +75,8 @@ struct vb_card_tables {
 		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
 		_Atomic bool any;
 	} rung;
-	struct vb_uar *uar[VB_UAR_MAX + 1]; /* doorbell_page.c: those with a number; umem_lock, too */
+	struct vb_uar
+		*uar[VB_UAR_MAX + 1]; /* doorbell_page.c: those with a number; umem_lock, too */
 };
 
 struct vb_card {

@@ -23,7 +23,8 @@ enum { LIMIT_S = 20, MOST = 200 };
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 
-static _Atomic(int) left; /* allocations of the main thread until the signal comes; 0: it does not */
+static _Atomic(int)
+	left; /* allocations of the main thread until the signal comes; 0: it does not */
 static pthread_t main_thread;
 static bool came;
 

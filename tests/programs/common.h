@@ -126,7 +126,7 @@ struct node {
 	struct ibv_mr *mr;
 	uint8_t *buf;
 	union ibv_gid gid;
-	enum ibv_mtu mtu; /* of the port */
+	enum ibv_mtu mtu;  /* of the port */
 	struct host *host; /* that node_close() closes, or NULL */
 };
 

@@ -35,7 +35,8 @@ VB_STAGE(ACCELERATORS, .child = accelerators_forked);
 
 const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx)
 {
-	const struct vb_adapter *adapter = ctx && ctx->device ? vb_verbs_adapter(ctx->device) : NULL;
+	const struct vb_adapter *adapter =
+		ctx && ctx->device ? vb_verbs_adapter(ctx->device) : NULL;
 
 	return adapter && adapter->config->format == VB_FORMAT_MLX5 ? adapter : NULL;
 }

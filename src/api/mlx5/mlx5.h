@@ -8,4 +8,3 @@
 
 #include "api/edge.h"
 #include "api/ibverbs/accessors.h"
-

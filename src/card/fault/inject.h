@@ -98,6 +98,5 @@ VB_PUBLIC int vb_inject_apply(struct vb_card *card, const struct vb_inject *faul
 VB_PUBLIC void vb_inject_serve_eus(const struct vb_adapter *adapter,
 				   int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg);
 
-
 /* A creation on it that is about to be done: 0, -ENOMEM where it is asked to fail, -EIO where fatal. */
 int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object);

@@ -34,7 +34,7 @@ struct work {
 	const struct arguments *args;
 	const struct vb_config *config;
 	const struct vb_config_adapter *adapter;
-	unsigned int count; /* EUs of the adapter's own accelerator */
+	unsigned int count;          /* EUs of the adapter's own accelerator */
 	struct vb_registry registry; /* locked */
 	struct vb_eus *eus;
 	char *text; /* of the file of groups; NULL: none is needed */

@@ -42,7 +42,7 @@ def check_refusals():
     expect(script('setup', 'nonsense'), 2, "unknown purpose 'nonsense'; known:.* build ")
     expect(script('check', '/nowhere'), 2, '/nowhere is no build tree; make one with')
     expect(script('bench', '/nowhere'), 1, 'nothing is staged in /nowhere; run make first')
-    expect(script('bench', peers.stage(), 'nonsense'), 2, 'no benchmark nonsense; there are: dpa flexio frames scale verbs')
+    expect(script('bench', peers.stage(), 'nonsense'), 2, 'no benchmark nonsense; there are: dpa flexio frames instructions scale verbs')
     expect(script('demo', '/nowhere'), 1, 'nothing is staged in /nowhere; run make first')
     expect(script('install', peers.stage(), 'here'), 2, 'must be an absolute path')
     expect(script('install', '/nowhere', '/tmp'), 1, 'nothing is staged in /nowhere; run make first')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owns which locks of message streams this thread has, so that exit() in a signal handler, over a call of
- * the same thread, leaves those alone. For stream.c.
+ * Owns the list of stream locks that the calling thread holds. stream.c asks it, so that exit() in a signal handler does
+ * not take a lock that the interrupted call has.
  */
 #pragma once
 
